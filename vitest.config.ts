@@ -12,6 +12,8 @@ const BLACK_BOX = {
   ...COMMON,
   testTimeout: 300_000,
   hookTimeout: 120_000,
+  // The default is one second, which a busy machine exceeds.
+  expect: { poll: { timeout: 60_000 } },
   // Run the build output as it is, not transformed by Vite.
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };

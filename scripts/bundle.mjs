@@ -1,14 +1,15 @@
 /**
- * Bundles the compiled server and its dependencies into packages/server/dist/bundle: Node.js takes longer to load 400 small
- * files than most commands run. Not minified, so that stack traces name functions; `#region` comments name the sources.
+ * Bundles the compiled server and its dependencies, by default into packages/server/dist/bundle: Node.js takes longer to load
+ * 400 small files than most commands run. Not minified, so that stack traces name functions; `#region` comments name the
+ * sources.
  */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
-const packages = fileURLToPath(new URL('../packages/', import.meta.url));
-const compiled = join(packages, 'server/dist');
+const root = fileURLToPath(new URL('..', import.meta.url));
+const compiled = join(root, 'packages/server/dist');
 const bundle = join(compiled, 'bundle');
 /** Native modules cannot be bundled; `pg` tries to load `pg-native`, which we do not use. */
 const EXTERNAL = ['lmdb', '@node-rs/argon2', 'pg-native'];
@@ -35,12 +36,19 @@ function licensesOf(modules) {
   return texts.join(`\n${'-'.repeat(80)}\n\n`);
 }
 
-const building = await rolldown({
-  input: join(compiled, 'main.js'),
-  platform: 'node',
-  external: EXTERNAL,
-  plugins: [ownUrls],
-});
-rmSync(bundle, { recursive: true, force: true });
-const { output } = await building.write({ dir: bundle, format: 'esm', chunkFileNames: '[name].js' });
-writeFileSync(join(bundle, 'LICENSES.txt'), licensesOf(output.flatMap(({ moduleIds = [] }) => moduleIds)));
+/** The directory is `dist/bundle` of a copy of packages/server, or of itself. */
+export async function bundleTo(directory) {
+  const building = await rolldown({
+    input: join(compiled, 'main.js'),
+    cwd: root,
+    platform: 'node',
+    external: EXTERNAL,
+    plugins: [ownUrls],
+  });
+  rmSync(directory, { recursive: true, force: true });
+  const { output } = await building.write({ dir: directory, format: 'esm', chunkFileNames: '[name].js' });
+  const modules = output.flatMap(({ moduleIds = [] }) => moduleIds);
+  writeFileSync(join(directory, 'LICENSES.txt'), licensesOf(modules));
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await bundleTo(bundle);

@@ -20,6 +20,7 @@ import { basename, dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
+import { bundleTo } from './bundle.mjs';
 import { bashCompletion, fishCompletion, manPage, readCommands, zshCompletion } from './command-docs.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -65,8 +66,8 @@ try {
   };
   const isWanted = (kind) => options.only === undefined || options.only === kind;
   const built = [];
-  if (isWanted('npm')) built.push(npmTarball(packages, documents));
-  if (isWanted('debian')) built.push(debianPackage(packages, documents));
+  if (isWanted('npm')) built.push(await npmTarball(packages, documents));
+  if (isWanted('debian')) built.push(await debianPackage(packages, documents));
   if (isWanted('sbom')) built.push(sbom(packages));
   const sums = built.map((file) => `${sha256(readFileSync(file))}  ${basename(file)}\n`);
   writeFileSync(join(out, 'SHA256SUMS'), sums.join(''));
@@ -116,8 +117,8 @@ function resolveLocked(packages, from, name) {
   }
 }
 
-/** The program without its dependencies. Leaves out builds of sources that no longer exist. */
-function copyProgram(target) {
+/** The program without its dependencies. Leaves out builds of sources that no longer exist, and makes a current bundle. */
+async function copyProgram(target) {
   const isNeeded = (source) => {
     const path = relative(server, source);
     if (!path.startsWith('dist/') || path.startsWith('dist/web') || lstatSync(source).isDirectory())
@@ -129,6 +130,7 @@ function copyProgram(target) {
   };
   for (const name of ['bin', 'dist', 'LICENSE', 'README.md'])
     cpSync(join(server, name), join(target, name), { recursive: true, filter: isNeeded });
+  await bundleTo(join(target, 'dist/bundle'));
   chmodSync(join(target, 'bin/wafstat.js'), 0o755);
 }
 
@@ -158,9 +160,9 @@ function copyDependency({ target, source, entry }, directory) {
  * Dependencies are bundled, so that what was tested is what runs: npm ignores lock files in packages. Those with native code
  * come from the registry.
  */
-function npmTarball(packages, documents) {
+async function npmTarball(packages, documents) {
   const directory = join(stage, 'npm');
-  copyProgram(directory);
+  await copyProgram(directory);
   const bundled = Object.keys(manifest.dependencies).filter((name) => !NATIVE.includes(name));
   for (const each of productionPackages(packages, bundled)) copyDependency(each, directory);
   writeFiles(directory, documents);
@@ -179,21 +181,21 @@ function npmTarball(packages, documents) {
   return join(out, filename);
 }
 
-function debianPackage(packages, documents) {
+async function debianPackage(packages, documents) {
   const dependencies = productionPackages(packages, Object.keys(manifest.dependencies));
   const directory = join(stage, 'debian');
   const program = join(directory, 'usr/lib/wafstat');
   const doc = join(directory, 'usr/share/doc/wafstat');
   const deploy = join(root, 'deploy');
-  copyProgram(program);
+  await copyProgram(program);
   rmSync(join(program, 'README.md'));
   rmSync(join(program, 'LICENSE'));
   const { name, type } = manifest;
   writeFileSync(join(program, 'package.json'), json({ name, version, type }));
   const starter = readFileSync(join(program, 'bin/wafstat.js'), 'utf8');
-  const shebang = '#!/usr/bin/env -S node';
+  const shebang = '#!/usr/bin/env node\n';
   if (!starter.startsWith(shebang)) throw new Error('bin/wafstat.js has another first line than expected');
-  writeFileSync(join(program, 'bin/wafstat.js'), starter.replace(shebang, '#!/usr/lib/wafstat/node'));
+  writeFileSync(join(program, 'bin/wafstat.js'), starter.replace(shebang, '#!/usr/lib/wafstat/node\n'));
   for (const each of dependencies) copyDependency(each, program);
   cpSync(process.execPath, join(program, 'node'), { dereference: true });
   chmodSync(join(program, 'node'), 0o755);

@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { generate } from 'selfsigned';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { describeEmbedded, Sandbox } from './sandbox.ts';
+import { freePort } from './web-server.ts';
 
 let sandbox: Sandbox;
 beforeEach(() => {
@@ -106,9 +107,8 @@ test('the port of the running service is no problem, that of another program is'
 test('problems of options, files, ports and the store are reported together', async () => {
   await sandbox.init();
   const wrongKey = { WAFSTAT_MASTER_KEY: randomBytes(32).toString('base64') };
-  const port = 18_080;
-  // An address that no other test uses.
-  const sameTwice = ['--listen', `127.91.37.5:${port}`, '--health-listen', `0.0.0.0:${port}`];
+  const port = await freePort();
+  const sameTwice = ['--listen', `127.0.0.1:${port}`, '--health-listen', `0.0.0.0:${port}`];
   const found = await check([...sameTwice, '--retention', '3x', '--tls-cert', '/nowhere'], {
     ...wrongKey,
     ...(!isEmbedded && { WAFSTAT_POSTGRES_URL: 'postgres://nobody@127.0.0.1:1/nothing' }),

@@ -39,6 +39,7 @@ describeDemo('the attacks by category', (demo) => {
     const region = demo.page.getByRole('region', { name: 'Timeline as a table' });
     const toggle = demo.page.getByRole('button', { name: 'Table' });
     await toggle.click();
+    await region.locator('tbody tr').first().waitFor();
     const titles = await region.locator('thead th').allTextContents();
     const cells = await region
       .locator('tbody tr')
@@ -70,6 +71,7 @@ describeDemo('the attacks by category', (demo) => {
     const range = `from=${from}&to=${from + HOUR_MS}`;
     const byCategory = await series(range);
     await demo.enter(`/console/?${range}`);
+    await demo.page.locator('.pane.attacks canvas').waitFor();
     const runs = await demo.page.evaluate<[string, number][]>(RUNS_OF_PIXELS.replace('POINT', String(index)));
     const colours = await demo.page.evaluate<[string, string][]>(
       `[...document.querySelectorAll('.distribution tr[data-key]:not(.none)')].map((one) =>
@@ -104,7 +106,9 @@ describeDemo('the attacks by category', (demo) => {
     await demo.loaded();
     const { Requests: _, ...columns } = await table();
     expect(columns).toEqual({ 'SQL injection': sqli, 'Malicious crawlers': robot });
-    expect(await demo.page.locator('.top-list.sources .hint').textContent()).toContain('(2 categories)');
+    await expect
+      .poll(() => demo.page.locator('.top-list.sources .hint').textContent())
+      .toContain('(2 categories)');
     // The list keeps all counts, so that others can be chosen.
     expect(await demo.categories()).toEqual(types);
     await demo.page.reload();

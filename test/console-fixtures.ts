@@ -26,7 +26,10 @@ export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 
-type FigureName = 'requests' | 'attacks' | 'share' | 'blocked' | 'peak' | 'busiest';
+/** For actions and waits: the default of 30 s can be too short on a busy machine. */
+const TIMEOUT_MS = 120_000;
+
+type FigureName = 'requests' | 'attacks' | 'rate' | 'blocked' | 'peak' | 'busiest';
 
 /** The browser of the run, with a new context for each test. */
 class ConsoleFixture {
@@ -47,7 +50,9 @@ class ConsoleFixture {
   protected async visit(address: string): Promise<void> {
     const viewport = { width: 1280, height: 900 };
     const options = { timezoneId: 'UTC', locale: 'en-GB', viewport, baseURL: address };
-    this.page = await (await this.browser.newContext(options)).newPage();
+    const context = await this.browser.newContext(options);
+    context.setDefaultTimeout(TIMEOUT_MS);
+    this.page = await context.newPage();
     this.#problems = [];
     this.page.on('pageerror', (error) => this.#problems.push(String(error)));
     this.page.on('console', (message) => {
@@ -88,8 +93,11 @@ export class DemoConsole extends ConsoleFixture {
   }
 
   /** Another device. */
-  newContext(options: BrowserContextOptions): Promise<BrowserContext> {
-    return this.browser.newContext({ timezoneId: 'UTC', locale: 'en-GB', baseURL: this.address, ...options });
+  async newContext(options: BrowserContextOptions): Promise<BrowserContext> {
+    const common = { timezoneId: 'UTC', locale: 'en-GB', baseURL: this.address };
+    const context = await this.browser.newContext({ ...common, ...options });
+    context.setDefaultTimeout(TIMEOUT_MS);
+    return context;
   }
 
   /** Signs in, through the page the first time, and later with the cookies of that session. */
@@ -142,8 +150,9 @@ export class DemoConsole extends ConsoleFixture {
       .context()
       .grantPermissions(['clipboard-read', 'clipboard-write'], { origin: this.address });
     await this.page.locator(panel).getByRole('button', { name: 'Export' }).click();
-    await this.page.getByText(`Copy as ${kind}`).click();
-    await this.page.getByText('Copied').waitFor();
+    // Shown for two seconds only.
+    const copied = this.page.getByText('Copied').waitFor();
+    await Promise.all([copied, this.page.getByText(`Copy as ${kind}`).click()]);
     await this.page.keyboard.press('Escape');
     return this.page.evaluate<string>('navigator.clipboard.readText()');
   }
@@ -178,6 +187,11 @@ export class ConsoleService extends ConsoleFixture {
     await this.page.goto(path);
     await signIn(this.page, account);
     await this.page.getByRole('button', { name: 'Sign out' }).waitFor();
+  }
+
+  async signOut(): Promise<void> {
+    await this.page.getByText('Sign out').click();
+    await this.page.getByRole('button', { name: 'Sign in' }).waitFor();
   }
 
   /** Adds a user with the role `reader` in the project. */

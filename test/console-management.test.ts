@@ -82,9 +82,11 @@ describeService('management', (service) => {
     await page.getByText('Apache', { exact: true }).click();
     const follow = page.locator('.command code', { hasText: ' follow ' });
     const { project_id } = installation;
-    expect(await follow.textContent()).toMatch(
-      new RegExp(`^/.*/wafstat.js follow --data ${sandbox.data} --project ${project_id} --source apache `),
-    );
+    await expect
+      .poll(() => follow.textContent())
+      .toMatch(
+        new RegExp(`^/.*/wafstat.js follow --data ${sandbox.data} --project ${project_id} --source apache `),
+      );
     await page.getByRole('button', { name: 'Create ingest key' }).click();
     await page.getByText('Ingest key of the user ingest-default.').waitFor();
     const event = page.locator('.command code', { hasText: '"attack": "sqli"' });
@@ -164,7 +166,7 @@ describeService('management', (service) => {
       installation.project_id,
       hosts.map((host) => ({ time, host })),
     );
-    await service.enter('/console/hosts?order=name');
+    await service.enter('/console/hosts?sort=name');
     const listed: string[] = [];
     for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
       await page.getByText(`${pageOfHosts} of 130`).waitFor();
@@ -250,7 +252,7 @@ describeService('management', (service) => {
     await page.getByText('Create or enable a project').click();
     await page.getByRole('button', { name: 'Enable default' }).click();
     await page.getByRole('button', { name: 'Disable default' }).waitFor();
-    expect(await page.getByText('There is no enabled project').count()).toBe(0);
+    await expect.poll(() => page.getByText('There is no enabled project').count()).toBe(0);
     await page.getByText('New project').click();
     await page.getByLabel('Name', { exact: true }).fill('shop');
     await page.getByRole('button', { name: 'Create', exact: true }).click();
@@ -268,7 +270,6 @@ describeService('management', (service) => {
     expect(await page.getByRole('button', { name: 'Save roles' }).last().isDisabled()).toBe(true);
     await page.getByText('Cancel').click();
     await page.getByText('Close', { exact: true }).click();
-    await page.getByText('Sign out').click();
-    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await service.signOut();
   });
 });

@@ -36,7 +36,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-demo-'));
   const process = new Process(['demo', '--data', join(directory, 'data'), '--listen', '127.0.0.1:0']);
   const args = ['--no-sandbox', ...DISABLED.map((name) => `--disable-${name}`)];
-  const launching = chromium.launchServer({ executablePath: PROGRAM, args });
+  const launching = chromium.launchServer({ executablePath: PROGRAM, args, timeout: 120_000 });
   const [browser, demo] = await Promise.all([launching, readDemo(process)]);
   project.provide('browser', browser.wsEndpoint());
   project.provide('demo', demo);

@@ -219,7 +219,7 @@ export function identityConformance(
       const changes = [
         () => administration.setPassword('u1', 'a new password'),
         () => administration.changeRole('grant', 'u1', 'd1', 'admin'),
-        () => administration.setRoles('u1', ['d1'], { d1: ['admin'] }),
+        () => administration.changeUser('u1', { roles: { scopes: ['d1'], roles: { d1: ['admin'] } } }),
         () => administration.setEnabled('user', 'u1', false, anyway),
         () => administration.removeUser('u1', anyway),
         () => administration.addKey('u1', ''),
@@ -255,6 +255,41 @@ export function identityConformance(
         ['three', 'refused'],
       ]);
       expect(found[0]).toMatchObject({ time: new Date(NOW).toISOString(), ...ACTOR });
+    });
+
+    test('of several changes of a user, all are made or none', async () => {
+      const { store, audit } = await start();
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        write.put('user', { ...user('1'), roles: { d1: ['admin'] } });
+      });
+      const cipher = createSecretCipher(Buffer.alloc(32));
+      const dependencies = { store, audit, now: () => NOW, passwords: createPasswords(), cipher };
+      const administration = new Administration(dependencies, { user: 'admin', via: 'api' });
+      const before = store.user('u1');
+      const changes = { password: 'password', enabled: false };
+      await expect(administration.changeUser('u1', changes)).rejects.toThrow('last administrator');
+      await store.refresh();
+      expect(store.user('u1')).toEqual(before);
+      const roles = { scopes: ['d1', 'p1'], roles: { p1: ['ingest' as const] } };
+      await administration.changeUser('u1', { ...changes, roles }, { confirm: before?.name });
+      await store.refresh();
+      // Each change is on top of the one before.
+      expect(store.user('u1')).toEqual({
+        ...before,
+        enabled: false,
+        roles: { p1: ['ingest'] },
+        token_epoch: 2,
+        password_hash: expect.stringContaining('$argon2id$'),
+      });
+      const actions = (await recordsOf(audit)).map(({ action, outcome }) => `${action} ${outcome}`);
+      expect(actions.sort()).toEqual([
+        'role.set done',
+        'user.disable done',
+        'user.disable refused',
+        'user.set_password done',
+        'user.set_password refused',
+      ]);
     });
 
     test('known logins are limited by number and age, end with the user, and do not count as changes', async () => {

@@ -66,6 +66,8 @@ const PROJECT = 'domain="default",project="default"';
 
 describe('metrics of a service with two workers', () => {
   test('include what all workers and other processes count, exactly', async () => {
+    // It waits for the first reading of the store, from which the counts start.
+    await scrape();
     await push([{ time: Date.now() }], 'first');
     // A new series is zero in its first scrape.
     const before = await scrapeUntil(`wafstat_requests_total{${PROJECT}} 1`);

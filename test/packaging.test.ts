@@ -75,7 +75,7 @@ beforeAll(async () => {
   await build('--only', 'npm');
   const tarball = join(out, `wafstat-${version}.tgz`);
   await run('npm', ['install', '--global', '--prefix', prefix, '--prefer-offline', '--no-audit', tarball]);
-});
+}, 600_000);
 
 describe('npm tarball', () => {
   const data = sandbox.path('npm-data');
@@ -86,7 +86,13 @@ describe('npm tarball', () => {
     const own = files.filter((file) => !/^node_modules\/(?!@wafstat\/)/.test(file));
     expect(own.filter((file) => /\.(?:ts|map|tsbuildinfo)$|\.test\.|^src\b|fixtures/.test(file))).toEqual([]);
     expect(own).toEqual(
-      expect.arrayContaining(['dist/web/index.html', 'man/wafstat.1', 'completions/_wafstat']),
+      expect.arrayContaining([
+        'dist/bundle/main.js',
+        'dist/bundle/LICENSES.txt',
+        'dist/web/index.html',
+        'man/wafstat.1',
+        'completions/_wafstat',
+      ]),
     );
     expect(existsSync(join(installed, 'node_modules/vitest'))).toBe(false);
     expect(statSync(join(prefix, 'share/man/man1/wafstat.1')).isFile()).toBe(true);
@@ -139,6 +145,7 @@ describe.runIf(isRoot && architecture && has('mmdebstrap') && has('systemd-analy
       ).toBe('');
       expect(await inRoot('find', '/usr/lib/wafstat', '!', '-user', 'root')).toBe('');
       expect(await inRoot('dpkg', '--verify', 'wafstat')).toBe('');
+      expect(exists('usr/lib/wafstat/dist/bundle/main.js')).toBe(true);
     });
 
     test('the units are valid and hardened', async () => {

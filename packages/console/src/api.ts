@@ -79,7 +79,7 @@ export interface SourceList {
 }
 
 /** How the command line reaches this installation, for administrators. */
-export interface Setup {
+interface Setup {
   program: string | null;
   options: string[];
   can_create_key: boolean;
@@ -91,7 +91,7 @@ export interface IngestKey {
   secret: string;
 }
 
-export interface FiguresQuery {
+interface FiguresQuery {
   from: number;
   to: number;
   hosts?: readonly string[];

@@ -17,7 +17,7 @@ function csvField(field: string | number): string {
 }
 
 /** A call of the API, as a command. */
-export interface CommandQuery extends TimeRange {
+interface CommandQuery extends TimeRange {
   origin: string;
   project: string;
   hosts: readonly string[];
@@ -84,7 +84,7 @@ const MARGIN = 24;
 const LINE = 22;
 const SWATCH = 10;
 
-export interface LegendEntry {
+interface LegendEntry {
   title: string;
   count: number;
   /** The variable of the style sheet. */

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { HOST_COMPARE, hostTotals } from './host-totals.ts';
-import { HOST_ORDERS } from './view.ts';
 
 const HOSTS = hostTotals([
   { id: '1', hostname: 'b', requests: [5, 5], attacks: [1] },
@@ -10,13 +9,16 @@ const HOSTS = hostTotals([
 ]);
 
 test('each order lists the largest first, and ties by name', () => {
-  const names = HOST_ORDERS.map((order) =>
-    HOSTS.toSorted(HOST_COMPARE[order]).map(({ hostname }) => hostname),
-  );
-  expect(Object.fromEntries(HOST_ORDERS.map((order, i) => [order, names[i]?.join('')]))).toEqual({
+  const names = Object.entries(HOST_COMPARE).map(([sort, compare]) => [
+    sort,
+    HOSTS.toSorted(compare)
+      .map(({ hostname }) => hostname)
+      .join(''),
+  ]);
+  expect(Object.fromEntries(names)).toEqual({
     requests: 'abcd',
     attacks: 'dbca',
-    share: 'dcba',
+    rate: 'dcba',
     name: 'abcd',
   });
 });

@@ -1,7 +1,7 @@
 /** Requests and attacks of each host in the whole range. */
 import type { HostFigures } from './api.ts';
 import { total } from './points.ts';
-import type { HostOrder } from './view.ts';
+import type { HostSort } from './view.ts';
 
 export interface HostTotals {
   id: string;
@@ -20,7 +20,7 @@ export function hostTotals(hosts: readonly HostFigures[]): HostTotals[] {
 }
 
 /** By attack rate. Of hosts without requests, more attacks are a higher rate. */
-export function byShare(a: HostTotals, b: HostTotals): number {
+export function byRate(a: HostTotals, b: HostTotals): number {
   const rate = ({ requests, attacks }: HostTotals) => attacks / Math.max(1, requests);
   return rate(a) - rate(b);
 }
@@ -30,9 +30,9 @@ type Compare = (a: HostTotals, b: HostTotals) => number;
 const byName: Compare = (a, b) => (a.hostname < b.hostname ? -1 : 1);
 
 /** The largest first. */
-export const HOST_COMPARE: Readonly<Record<HostOrder, Compare>> = {
+export const HOST_COMPARE: Readonly<Record<HostSort, Compare>> = {
   requests: (a, b) => b.requests - a.requests || byName(a, b),
   attacks: (a, b) => b.attacks - a.attacks || byName(a, b),
-  share: (a, b) => byShare(b, a) || byName(a, b),
+  rate: (a, b) => byRate(b, a) || byName(a, b),
   name: byName,
 };

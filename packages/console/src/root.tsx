@@ -165,7 +165,8 @@ function projectOf({ projects }: Session, { project }: View): Project | null {
 /** Why the service has ended the session. Null: the browser has none, or no longer. */
 function endOfSession(failure: unknown): string | null {
   const reason = failure instanceof WafstatError ? failure.message : '';
-  return reason === 'not signed in' ? null : `Your session has ended: ${reason}.`;
+  // Without a cookie, calls of the API say that they need a token.
+  return reason.includes('session') ? `Your session has ended: ${reason}.` : null;
 }
 
 function isSignedOut(failure: unknown): boolean {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { instructionsFor, PROGRAMS, type Program, type Target, testEvent } from './setup-commands.ts';
 
@@ -24,6 +25,26 @@ test.each(Object.keys(PROGRAMS) as Program[])(
     for (const code of codes) expect(code).not.toMatch(/undefined|null/);
   },
 );
+
+test.each(['nginx', 'apache', 'coraza'] as const)(
+  '%s: the configuration writes the logs to count',
+  (name) => {
+    const { prepare, local, remote } = instructionsFor(name, TARGET);
+    const configuration = prepare.map(({ code }) => code).join('\n');
+    const written = [...configuration.matchAll(/(?:access_log|CustomLog|SecAuditLog) (\/\S+?)(?= |;|\n|$)/g)];
+    const counted = local.map(({ code }) => code.split(`--source ${name} `)[1]).join(' ');
+    expect(counted).toBe(written.map(([, path]) => path).join(' '));
+    if (name === 'coraza') return;
+    for (const [, path] of written) expect(remote[0]?.code).toContain(`@${path}`);
+  },
+);
+
+test('the configurations are those of the manual, which a test runs', () => {
+  const manual = readFileSync(new URL('../../../docs/operations.md', import.meta.url), 'utf8');
+  for (const name of ['nginx', 'apache'] as const)
+    for (const { code } of instructionsFor(name, TARGET).prepare)
+      expect(manual).toContain(`\n${code}\n\`\`\`\n`);
+});
 
 test('the test event is one attack of now', () => {
   expect(testEvent(TARGET)).toBe(

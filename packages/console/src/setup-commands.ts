@@ -29,7 +29,7 @@ export interface Step {
   code: string;
 }
 
-export interface Instructions {
+interface Instructions {
   /** What to configure first. */
   prepare: readonly Step[];
   /** On the machine of the service. */
@@ -55,30 +55,46 @@ export function instructionsFor(program: Program, target: Target): Instructions 
       return {
         prepare: [
           { text: 'In nginx.conf, log the host name:', code: NGINX_FORMAT },
-          { text: 'In modsecurity.conf, write the audit log as JSON:', code: MODSECURITY_JSON },
+          {
+            text: 'In modsecurity.conf, write the audit log as JSON:',
+            code: auditLog('/var/log/nginx/modsec_audit.log', 'JSON', 'ABHZ'),
+          },
         ],
-        local: [follow('nginx', '/var/log/nginx/access.log /var/log/modsec_audit.log')],
-        remote: [push(['nginx', '/var/log/nginx/access.log'], ['modsecurity', '/var/log/modsec_audit.log'])],
+        local: [follow('nginx', '/var/log/nginx/wafstat.log /var/log/nginx/modsec_audit.log')],
+        remote: [
+          push(['nginx', '/var/log/nginx/wafstat.log'], ['modsecurity', '/var/log/nginx/modsec_audit.log']),
+        ],
       };
     case 'apache':
       return {
-        prepare: [{ text: 'In the configuration, log the host name:', code: APACHE_FORMAT }],
-        local: [follow('apache', '/var/log/apache2/access.log /var/log/apache2/modsec_audit.log')],
+        prepare: [
+          {
+            text: 'In apache2.conf and modsecurity.conf, log the host name, and write the audit log:',
+            code: `${APACHE_FORMAT}\n${auditLog('/var/log/apache2/modsec_audit.log', 'Native', 'ABHZ')}`,
+          },
+        ],
+        local: [follow('apache', '/var/log/apache2/wafstat.log /var/log/apache2/modsec_audit.log')],
         remote: [
           push(
-            ['apache', '/var/log/apache2/access.log'],
+            ['apache', '/var/log/apache2/wafstat.log'],
             ['modsecurity', '/var/log/apache2/modsec_audit.log'],
           ),
         ],
       };
     case 'coraza':
       return {
-        prepare: [{ text: 'Write the audit log as JSON:', code: MODSECURITY_JSON }],
+        prepare: [
+          {
+            text: 'Write the audit log as JSON. It has attacks only: also count the access log of the proxy.',
+            // Part K has the matched rules, which ModSecurity writes in part H.
+            code: auditLog('/var/log/coraza/audit.log', 'JSON', 'ABHKZ'),
+          },
+        ],
         local: [follow('coraza', '/var/log/coraza/audit.log')],
         remote: [
           {
             text: 'Coraza sends each audit record itself with these directives:',
-            code: `SecAuditLogType HTTPS\nSecAuditLogFormat JSON\nSecAuditLog ${withKey(target)}/ingest/v1/${target.project}?source=coraza`,
+            code: `SecAuditLogType HTTPS\nSecAuditLogParts ABHKZ\nSecAuditLogFormat JSON\nSecAuditLog ${withKey(target)}/ingest/v1/${target.project}?source=coraza`,
           },
         ],
       };
@@ -162,13 +178,16 @@ function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-const NGINX_FORMAT = `log_format vhost '$host $remote_addr - $remote_user [$time_local] "$request" '
-                 '$status $body_bytes_sent "$http_referer" "$http_user_agent"';
-access_log /var/log/nginx/access.log vhost;`;
+const NGINX_FORMAT = `log_format wafstat '$host $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"';
+access_log /var/log/nginx/wafstat.log wafstat;`;
 
-const APACHE_FORMAT = `LogFormat "%v %h %l %u %t \\"%r\\" %>s %b \\"%{Referer}i\\" \\"%{User-Agent}i\\"" vhost
-CustomLog /var/log/apache2/access.log vhost`;
+const APACHE_FORMAT = `LogFormat "%V:%p %h %l %u %t \\"%r\\" %>s %O \\"%{Referer}i\\" \\"%{User-Agent}i\\"" wafstat
+CustomLog /var/log/apache2/wafstat.log wafstat`;
 
-const MODSECURITY_JSON = `SecAuditEngine RelevantOnly
-SecAuditLogFormat JSON
-SecAuditLogType Serial`;
+function auditLog(path: string, format: 'JSON' | 'Native', parts: string): string {
+  return `SecAuditEngine RelevantOnly
+SecAuditLogType Serial
+SecAuditLogParts ${parts}
+SecAuditLogFormat ${format}
+SecAuditLog ${path}`;
+}

@@ -4,11 +4,10 @@ import { expect, test } from 'vitest';
 import { PRESETS, type PresetName } from './time-range.ts';
 import {
   countedCategories,
-  HOST_ORDERS,
-  OVERVIEW_ORDERS,
   PAGES,
   type PageName,
   parseView,
+  SORTS,
   toggleCategory,
   toggleExcluded,
   urlOf,
@@ -40,8 +39,7 @@ const view: fc.Arbitrary<View> = fc.record({
   byHost: fc.boolean(),
   tv: fc.boolean(),
   live: fc.boolean(),
-  order: fc.constantFrom(...HOST_ORDERS),
-  sort: fc.constantFrom(...OVERVIEW_ORDERS),
+  sort: fc.option(fc.constantFrom(...SORTS)),
   search: fc.string({ maxLength: 253 }),
   offset: fc.nat(),
 });
@@ -68,12 +66,12 @@ test('a category is included, excluded, and both again without it', () => {
 
 test('defaults are left out of the URL', () => {
   expect(urlOf(parse('/console/'))).toBe('/console/');
-  expect(urlOf(parse('/console/hosts?range=24hours&live=on&order=requests'))).toBe('/console/hosts');
+  expect(urlOf(parse('/console/hosts?range=24hours&live=on'))).toBe('/console/hosts');
 });
 
 test('invalid parameters are ignored', () => {
   const broken = parse(
-    '/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&offset=-1&order=x&by=category&category=other&category=-x',
+    '/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&offset=-1&sort=x&by=category&category=other&category=-x',
   );
   expect(broken).toEqual(parse('/console/'));
   fc.assert(

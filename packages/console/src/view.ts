@@ -25,11 +25,11 @@ export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   missing: 'Page not found',
 };
 
-export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
-export type HostOrder = (typeof HOST_ORDERS)[number];
-
-export const OVERVIEW_ORDERS = ['attacks', 'share', 'change', 'requests', 'name'] as const;
-export type OverviewOrder = (typeof OVERVIEW_ORDERS)[number];
+/** Of the overview. */
+export const SORTS = ['attacks', 'rate', 'change', 'requests', 'name'] as const;
+export type Sort = (typeof SORTS)[number];
+/** Of the list of hosts, which has no previous period. */
+export type HostSort = Exclude<Sort, 'change'>;
 
 export interface View {
   page: PageName;
@@ -48,10 +48,8 @@ export interface View {
   /** Full screen: no frame and no controls. */
   tv: boolean;
   live: boolean;
-  /** Order of the list of hosts. */
-  order: HostOrder;
-  /** Order of the overview. */
-  sort: OverviewOrder;
+  /** Of hosts and of the overview. Null: the default of the page. */
+  sort: Sort | null;
   search: string;
   offset: number;
 }
@@ -106,8 +104,7 @@ export function parseView({ pathname, searchParams: query }: URL): View {
     byHost: query.get('by') === 'host',
     tv: query.get('tv') === 'on',
     live: query.get('live') !== 'off',
-    order: HOST_ORDERS.find((name) => name === query.get('order')) ?? 'requests',
-    sort: OVERVIEW_ORDERS.find((name) => name === query.get('sort')) ?? 'attacks',
+    sort: SORTS.find((name) => name === query.get('sort')) ?? null,
     search: query.get('search')?.slice(0, 253) ?? '',
     offset: wholeNumber(query.get('offset')) ?? 0,
   };
@@ -128,8 +125,7 @@ export function urlOf(view: View): string {
   if (view.byHost) query.set('by', 'host');
   if (view.tv) query.set('tv', 'on');
   if (!view.live) query.set('live', 'off');
-  if (view.order !== 'requests') query.set('order', view.order);
-  if (view.sort !== 'attacks') query.set('sort', view.sort);
+  if (view.sort !== null) query.set('sort', view.sort);
   if (view.search !== '') query.set('search', view.search);
   if (view.offset > 0) query.set('offset', String(view.offset));
   const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];

@@ -62,7 +62,7 @@ export function fromLocal(local: number, zone: Zone): number {
   return found ?? Math.max(before, after);
 }
 
-export interface ZoneSegment extends TimeRange {
+interface ZoneSegment extends TimeRange {
   /** For `timezone` of the API. */
   offset: string;
 }

@@ -1,7 +1,7 @@
 /** What parts of the service report to metrics, on diagnostics channels of Node.js: free while nobody subscribes. */
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
 
-export class Signal<T> {
+class Signal<T> {
   readonly #channel: Channel;
 
   constructor(name: string) {

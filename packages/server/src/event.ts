@@ -103,7 +103,7 @@ export const DROP_REASONS = {
 
 export type DropReason = keyof typeof DROP_REASONS;
 
-/** What to do about dropped records. */
+/** What to do about dropped records. "Nothing to do": the console and the alert rule do not warn of them. */
 export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
   line_too_long: 'Send each record on its own line, and leave request and response bodies out of the log.',
   unknown_format:

@@ -135,7 +135,7 @@ export function Projects({ administration, reload }: SectionProps) {
           }}
           close={close}
         >
-          {`The statistics of ${dialog.project.name} can no longer be read, also not by a new project with this name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
+          {`The statistics of ${dialog.project.name} can no longer be read, not even by a new project with the same name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
           {isLast(dialog.project) && LAST_PROJECT}
         </Confirm>
       )}

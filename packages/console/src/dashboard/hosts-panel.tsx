@@ -21,7 +21,7 @@ export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[] | nu
       title="Most attacked hosts"
       class="top-hosts"
       extras={
-        <PageLink class="all" to={{ page: 'hosts', order: 'attacks' }}>
+        <PageLink class="all" to={{ page: 'hosts', sort: 'attacks' }}>
           All
         </PageLink>
       }

@@ -10,7 +10,7 @@ import { countsOf, type Details, type Period } from './data.ts';
 const NAMES = {
   requests: 'Requests',
   attacks: 'Attacks',
-  share: 'Attack rate',
+  rate: 'Attack rate',
   blocked: 'Blocked',
   peak: 'Peak',
   busiest: 'Busiest host',
@@ -47,7 +47,7 @@ export function KeyFigures({ now, before, details, comparison }: KeyFiguresProps
         {compared(past && change(attacks, past.attacks))}
       </Figure>
       <Figure
-        kind="share"
+        kind="rate"
         text={share(attacks, requests)}
         title={`${formatCount(attacks)} of ${formatCount(requests)}`}
       >

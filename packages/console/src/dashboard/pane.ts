@@ -24,7 +24,7 @@ export interface Pane {
   ghost: readonly number[] | null;
 }
 
-export interface PaneSize {
+interface PaneSize {
   width: number;
   height: number;
   /** Space for the labels of the vertical axis: equal in all panes, so that their times are aligned. */

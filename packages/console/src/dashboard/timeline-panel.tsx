@@ -266,15 +266,14 @@ function useExports(now: Period, panes: readonly Pane[], box: { current: HTMLEle
   ];
 }
 
-/** Every point of the API, not merged. */
+/** Every point of the API, not merged. The attacks are those of the selected categories. */
 function timelineCsv(now: Period, view: View): string {
   const counted = countedCategories(view);
+  const categories = now.categories.filter(({ key }) => counted.includes(key));
   const columns: { name: string; points: readonly Point[] }[] = [
     { name: 'requests', points: now.timeline.requests },
-    { name: 'attacks', points: now.timeline.attacks },
-    ...now.categories
-      .filter(({ key }) => counted.includes(key))
-      .map(({ key, timeline }) => ({ name: key, points: timeline })),
+    { name: 'attacks', points: sumOf(categories.map(({ timeline }) => timeline)) },
+    ...categories.map(({ key, timeline }) => ({ name: key, points: timeline })),
   ];
   const ends = now.timeline.requests.map(({ time }) => time);
   const rows = ends.map((end, i) => [

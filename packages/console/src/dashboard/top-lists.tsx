@@ -34,12 +34,15 @@ const KINDS = {
 type Name = keyof typeof KINDS;
 const NAMES = Object.keys(KINDS) as Name[];
 
-export type TopLists = Readonly<Record<Name, List | Refusal>>;
+export interface TopLists extends Readonly<Record<Name, List | Refusal>> {
+  /** What was queried: lists may begin later. */
+  from: number;
+}
 
 /** There is too much data. During a flood of URLs, the other lists are still there. */
 type Refusal = WafstatError & { status: 400 };
 
-export async function readTopLists(client: Client, query: TopAttacksQuery): Promise<TopLists> {
+export async function readTopLists(client: Client, query: TopAttacksQuery & TimeRange): Promise<TopLists> {
   const top = { ...query, top: TOP_ROWS };
   const [sources, urls, rules, countries] = await Promise.all([
     client.topIps(top).catch(refusal),
@@ -47,7 +50,7 @@ export async function readTopLists(client: Client, query: TopAttacksQuery): Prom
     client.topRules(top).catch(refusal),
     client.topCountries(top).catch(refusal),
   ]);
-  return { sources, urls, rules, countries };
+  return { from: query.from, sources, urls, rules, countries };
 }
 
 function refusal(failure: unknown): Refusal {
@@ -79,7 +82,13 @@ export function TopListPanels({ lists, failure, range }: TopListPanelsProps) {
       </Panel>
     );
   return NAMES.map((name) => (
-    <TopListPanel key={name} name={name} list={lists?.[name] ?? null} range={range} />
+    <TopListPanel
+      key={name}
+      name={name}
+      list={lists?.[name] ?? null}
+      queriedFrom={lists?.from ?? 0}
+      range={range}
+    />
   ));
 }
 
@@ -87,10 +96,11 @@ interface TopListProps {
   name: Name;
   /** Null: still loading. */
   list: List | Refusal | null;
+  queriedFrom: number;
   range: TimeRange;
 }
 
-function TopListPanel({ name, list, range }: TopListProps) {
+function TopListPanel({ name, list, queriedFrom, range }: TopListProps) {
   const { view, zone } = useApp();
   const project = useProject();
   const { path, title, one } = KINDS[name];
@@ -137,25 +147,52 @@ function TopListPanel({ name, list, range }: TopListProps) {
       </table>
       {list !== null && (
         <p class="hint" title={counted === null ? undefined : formatRange(counted.from, counted.to, zone)}>
-          {isRefusal(list) ? `No list: ${list.message}` : <Coverage name={name} list={list} />}
+          {isRefusal(list) ? (
+            `No list: ${list.message}`
+          ) : (
+            <Coverage name={name} list={list} queriedFrom={queriedFrom} />
+          )}
         </p>
       )}
     </Panel>
   );
 }
 
-/** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00`. */
-function Coverage({ name, list: { attacks, total, distinct_is, from, to } }: { name: Name; list: List }) {
+interface CoverageProps {
+  name: Name;
+  list: List;
+  queriedFrom: number;
+}
+
+/** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00`, and why if hours are missing. */
+function Coverage({ name, list, queriedFrom }: CoverageProps) {
   const { view, zone } = useApp();
+  const { attacks, from, to, shortened } = list;
+  const hours = formatRange(from, to, zone);
+  const isComplete = from <= queriedFrom;
+  const parts =
+    attacks === 0
+      ? [`No attacks with a known ${KINDS[name].one}`]
+      : [
+          `${formatCount(attacks)} ${attacks === 1 ? 'attack' : 'attacks'}${filterText(view)}`,
+          distinctText(name, list),
+        ];
+  if (isComplete) return <>{(attacks === 0 ? parts : [...parts, hours]).join(', ')}</>;
+  return (
+    <>
+      {parts.join(', ')}
+      <span class="missing-hours">
+        {from < to && `Only ${hours}: `}
+        {shortened ? 'earlier hours are too large for one list' : 'earlier hours are not kept'}
+      </span>
+    </>
+  );
+}
+
+function distinctText(name: Name, { total, distinct_is }: List): string {
   const { one, many } = KINDS[name];
-  if (attacks === 0) return <>{`No attacks with a known ${one}`}</>;
-  const about = { exact: '', estimate: 'about ', minimum: 'at least ' }[distinct_is];
-  const parts = [
-    `${formatCount(attacks)} ${attacks === 1 ? 'attack' : 'attacks'}${filterText(view)}`,
-    `${about}${formatCount(total)} ${total === 1 ? one : many}`,
-    formatRange(from, to, zone),
-  ];
-  return <>{parts.join(', ')}</>;
+  if (distinct_is === 'minimum') return `${formatCount(total)} or more ${many}`;
+  return `${distinct_is === 'estimate' ? 'about ' : ''}${formatCount(total)} ${total === 1 ? one : many}`;
 }
 
 function filterText(view: View): string {

@@ -53,6 +53,10 @@ export function FirstRun({ title }: { title?: string }) {
         {local.map((step) => (
           <StepCode key={step.code} step={step} />
         ))}
+        <p class="hint">
+          Run this as the user of the service; with the Debian package, use{' '}
+          <code>wafstat-follow@.service</code> or <code>wafstat-admin</code>.
+        </p>
       </Part>
       <Part number={3} title="Or send them from another machine">
         <KeyStep ingestKey={key} created={setKey} mayCreate={setup?.can_create_key ?? false} />

@@ -3,19 +3,19 @@ import { useState } from 'preact/hooks';
 import type { Figures, HostFigures } from '../api.ts';
 import { mayRead, useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
-import { byShare, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
+import { byRate, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Sparkline } from '../parts/sparkline.tsx';
+import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
 import { total } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
-import { HOST_ORDERS, type HostOrder } from '../view.ts';
+import type { HostSort, View } from '../view.ts';
 import { IngestOnly } from './dashboard.tsx';
 
 const ROWS_MAX = 25;
@@ -35,16 +35,17 @@ function HostsOfProject() {
   const { api, view, zone, now, go } = useApp();
   const project = useProject();
   const [dialog, setDialog] = useState<HostDialog | null>(null);
-  const { selectedRange, order, search, offset } = view;
+  const { selectedRange, search, offset } = view;
+  const sort = sortOf(view);
   const { data, failure, isLoading, reload } = useQuery(
-    JSON.stringify([project.id, selectedRange, zone.id, order, search, offset]),
+    JSON.stringify([project.id, selectedRange, zone.id, sort, search, offset]),
     async (signal) => {
       const range = resolveRange(selectedRange, zone, now());
       const { items, ...whole } = await api.figures(project.id, { ...range, signal });
       const found = hostTotals(items).filter(({ hostname }) =>
         hostname.includes(search.trim().toLowerCase()),
       );
-      const shown = found.toSorted(HOST_COMPARE[order]).slice(offset, offset + ROWS_MAX);
+      const shown = found.toSorted(HOST_COMPARE[sort]).slice(offset, offset + ROWS_MAX);
       const query = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
       const lines = shown.length === 0 ? [] : (await api.figures(project.id, query)).items;
       return {
@@ -152,12 +153,18 @@ interface HostTableProps {
   open: ((dialog: HostDialog) => void) | null;
 }
 
-const COLUMN_TITLES: Readonly<Record<HostOrder, string>> = {
+const COLUMN_TITLES: Readonly<Record<HostSort, string>> = {
   requests: 'Requests',
   attacks: 'Attacks',
-  share: 'Attack rate',
+  rate: 'Attack rate',
   name: 'Host',
 };
+
+const HOST_SORTS = Object.keys(COLUMN_TITLES) as HostSort[];
+
+function sortOf({ sort }: View): HostSort {
+  return HOST_SORTS.find((name) => name === sort) ?? 'requests';
+}
 
 function HostTable({ hosts, lines, open }: HostTableProps) {
   const { view, go } = useApp();
@@ -196,23 +203,24 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
     {
       title: 'Attack rate',
       isNumber: true,
-      compare: byShare,
+      compare: byRate,
       cell: ({ attacks, requests }) => share(attacks, requests),
     },
     { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
     { title: 'ID', isWide: true, cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
     ...(open === null ? [] : [actionsColumn(open)]),
   ];
-  const sort = (title: string) =>
-    go({ order: HOST_ORDERS.find((name) => COLUMN_TITLES[name] === title) ?? 'requests', offset: 0 });
+  const sort = sortOf(view);
+  const sortBy = (title: string) =>
+    go({ sort: HOST_SORTS.find((name) => COLUMN_TITLES[name] === title) ?? null, offset: 0 });
   return (
     <Table
       name="Hosts"
       columns={columns}
       rows={hosts}
       keyOf={({ id }) => id}
-      sort={{ by: COLUMN_TITLES[view.order], descending: view.order !== 'name' }}
-      onSort={({ by }) => sort(by)}
+      sort={{ by: COLUMN_TITLES[sort], descending: sort !== 'name' }}
+      onSort={({ by }) => sortBy(by)}
     />
   );
 }
@@ -233,7 +241,12 @@ function actionsColumn(open: (dialog: HostDialog) => void): Column<HostTotals> {
 }
 
 function HostTrend({ host }: { host: HostFigures | undefined }) {
-  return host === undefined ? null : <Sparkline requests={host.requests} attacks={host.attacks} />;
+  if (host === undefined) return null;
+  return (
+    <span title={SPARKLINE_KEY}>
+      <Sparkline requests={host.requests} attacks={host.attacks} />
+    </span>
+  );
 }
 
 function Pager({ offset, found }: { offset: number; found: number }) {

@@ -1,18 +1,18 @@
 /** All projects and hosts at a glance: traffic, attack rate and change. */
-import { useRef, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
 import { useApp } from '../app.ts';
 import { change, formatCount, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Sparkline } from '../parts/sparkline.tsx';
+import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { VirtualGrid } from '../parts/virtual-grid.tsx';
 import { countsBetween } from '../points.ts';
 import { endsNow, resolveRange, type TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
-import { OVERVIEW_ORDERS, type OverviewOrder, type View } from '../view.ts';
+import { SORTS, type Sort, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
 const TILE_HEIGHT = 116;
@@ -55,7 +55,7 @@ export function OverviewPage() {
   return (
     <div class="page overview">
       <PageHead level={1} title="Overview">
-        <p class="hint">{data !== null && countText(data.tiles)}</p>
+        <p class="hint">{data !== null && `${countText(data.tiles)}. ${SPARKLINE_KEY}.`}</p>
       </PageHead>
       <Controls query={query}>
         <div class="with-icon">
@@ -71,12 +71,12 @@ export function OverviewPage() {
         </div>
         <select
           aria-label="Sort by"
-          value={view.sort}
-          onChange={(event) => go({ sort: event.currentTarget.value as OverviewOrder })}
+          value={view.sort ?? DEFAULT_SORT}
+          onChange={(event) => go({ sort: event.currentTarget.value as Sort })}
         >
-          {OVERVIEW_ORDERS.map((name) => (
+          {SORTS.map((name) => (
             <option key={name} value={name}>
-              {ORDER_NAMES[name]}
+              {SORT_NAMES[name]}
             </option>
           ))}
         </select>
@@ -175,26 +175,28 @@ async function readTiles(
   ];
 }
 
-/** Loads the lines of the tiles on the screen only, once for each range. */
+/** Loads the lines of the tiles on the screen only, once for each range. Until then, a tile keeps its line. */
 function useLines(range: TimeRange) {
   const { api, handleSignedOut } = useApp();
   const [lines, setLines] = useState<ReadonlyMap<string, Line>>(new Map());
-  const requested = useRef({ range, keys: new Set<string>() });
-  if (requested.current.range !== range) requested.current = { range, keys: new Set() };
-  async function load(tiles: readonly Tile[]): Promise<void> {
-    const { keys } = requested.current;
-    const missing = tiles.filter(({ key }) => !keys.has(key));
-    if (missing.length === 0) return;
-    for (const { key } of missing) keys.add(key);
-    try {
-      const found = await readLines(api, missing, range);
-      setLines((known) => new Map([...known, ...found]));
-    } catch (failure) {
-      for (const { key } of missing) keys.delete(key);
-      handleSignedOut(failure);
-    }
-  }
-  return { lines, load: (tiles: readonly Tile[]) => void load(tiles) };
+  const latest = useRef(range);
+  latest.current = range;
+  const load = useMemo(() => {
+    const requested = new Set<string>();
+    return async (tiles: readonly Tile[]): Promise<void> => {
+      const missing = tiles.filter(({ key }) => !requested.has(key));
+      if (missing.length === 0) return;
+      for (const { key } of missing) requested.add(key);
+      try {
+        const found = await readLines(api, missing, range);
+        if (latest.current === range) setLines((known) => new Map([...known, ...found]));
+      } catch (failure) {
+        for (const { key } of missing) requested.delete(key);
+        handleSignedOut(failure);
+      }
+    };
+  }, [range]);
+  return { lines, load };
 }
 
 async function readLines(api: Api, tiles: readonly Tile[], range: TimeRange): Promise<[string, Line][]> {
@@ -221,22 +223,25 @@ async function readProjectLine(api: Api, project: string, range: TimeRange): Pro
   return { requests: countsBetween(edges, requests), attacks: countsBetween(edges, attacks) };
 }
 
-const ORDER_NAMES: Readonly<Record<OverviewOrder, string>> = {
+const DEFAULT_SORT: Sort = 'attacks';
+
+const SORT_NAMES: Readonly<Record<Sort, string>> = {
   attacks: 'Most attacks',
-  share: 'Highest attack rate',
+  rate: 'Highest attack rate',
   change: 'Largest increase of attacks',
   requests: 'Most requests',
   name: 'Name',
 };
 
-const NUMBER_OF: Readonly<Record<Exclude<OverviewOrder, 'name'>, (tile: Tile) => number>> = {
+const NUMBER_OF: Readonly<Record<Exclude<Sort, 'name'>, (tile: Tile) => number>> = {
   attacks: ({ attacks }) => attacks,
-  share: ({ attacks, requests }) => attacks / Math.max(1, requests),
+  rate: ({ attacks, requests }) => attacks / Math.max(1, requests),
   change: ({ attacks, attacksBefore }) => attacks - attacksBefore,
   requests: ({ requests }) => requests,
 };
 
-function shownTiles(tiles: readonly Tile[], { search, sort }: View): Tile[] {
+function shownTiles(tiles: readonly Tile[], { search, sort: chosen }: View): Tile[] {
+  const sort = chosen ?? DEFAULT_SORT;
   const wanted = search.trim().toLowerCase();
   const found = tiles.filter(
     ({ title, project }) =>

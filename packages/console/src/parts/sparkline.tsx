@@ -1,4 +1,6 @@
-/** Requests as a line, attacks as bars, each on its own scale. */
+/** Requests as a line, attacks as bars, each on its own scale: SPARKLINE_KEY says so on the page. */
+export const SPARKLINE_KEY = 'Requests (line) and attacks (bars), each on its own scale';
+
 const WIDTH = 160;
 const HEIGHT = 28;
 
@@ -23,7 +25,7 @@ function line(counts: readonly number[]): string {
   return counts.map((n, i) => `${i === 0 ? 'M' : 'L'}${round(i * step)} ${round(height(n, most))}`).join('');
 }
 
-/** On the scale of the requests, or on their own where they would be invisible. */
+/** On their own scale: few attacks among many requests would be invisible. */
 function bars(counts: readonly number[], requestsMax: number): string {
   const most = Math.max(...counts, 1);
   const scale = Math.max(most * 1.6, requestsMax / 8);

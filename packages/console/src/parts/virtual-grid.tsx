@@ -9,8 +9,8 @@ interface VirtualGridProps<Item> {
   tileHeight: number;
   tileWidthMin: number;
   children(item: Item): ComponentChildren;
-  /** Called with the items on the screen when they change. */
-  onVisible?(items: readonly Item[]): void;
+  /** Called with the items on the screen when they or this function change. */
+  onVisible?(items: readonly Item[]): void | Promise<void>;
 }
 
 /** Rows beyond the screen, for scrolling. */
@@ -48,7 +48,7 @@ export function VirtualGrid<Item>(props: VirtualGridProps<Item>) {
   const start = Math.min(first, end);
   const visible = items.slice(start * columns, end * columns);
   const visibleKey = visible.map(keyOf).join();
-  useEffect(() => onVisible?.(visible), [visibleKey]);
+  useEffect(() => void onVisible?.(visible), [visibleKey, onVisible]);
   return (
     <ul
       class="tiles"

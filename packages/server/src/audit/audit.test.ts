@@ -162,7 +162,9 @@ describe('administration', () => {
     await administration.setPassword(alice.id, 'secret-2');
     await administration.changeRole('grant', alice.id, project.id, 'reader');
     await administration.changeRole('revoke', alice.id, project.id, 'reader');
-    await administration.setRoles(alice.id, [project.id], { [project.id]: ['ingest'] });
+    await administration.changeUser(alice.id, {
+      roles: { scopes: [project.id], roles: { [project.id]: ['ingest'] } },
+    });
     await administration.setEnabled('user', alice.id, false);
     await administration.setEnabled('user', alice.id, true);
     const key = await administration.addKey(alice.id, 'ci');

@@ -131,11 +131,6 @@ export function identifier(value: string): string {
   return value;
 }
 
-/** A repeated option arrives joined with commas. */
-export function identifiers(value: string): string[] {
-  return value.split(',').map(identifier);
-}
-
 export function oneOf<T extends string>(...allowed: T[]) {
   return (value: string): T => {
     const found = allowed.find((candidate) => candidate === value);

@@ -39,7 +39,14 @@ import {
   reloadCertificate,
 } from './listeners.ts';
 import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
-import { othersHaveClosed, printListening, reportReady, respondToScrapes, runWorkers } from './workers.ts';
+import {
+  othersHaveClosed,
+  primaryLog,
+  printListening,
+  reportReady,
+  respondToScrapes,
+  runWorkers,
+} from './workers.ts';
 
 /** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
@@ -343,11 +350,7 @@ async function serveWithWorkers(
   if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null }, io);
   const { WorkerMetrics } = await import('../metrics/listener.ts');
   const metrics = new WorkerMetrics();
-  // In the format of the log of the workers.
-  const print = (level: number) => (msg: string) =>
-    printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
-  const log = { info: print(30), warn: print(40) };
-  const server = await listenForMetrics(metricsListen, () => metrics.collect(), log);
+  const server = await listenForMetrics(metricsListen, () => metrics.collect(), primaryLog(io));
   const status = await runWorkers({ count, drainDelayMs, metrics }, io);
   server.close();
   server.closeAllConnections();

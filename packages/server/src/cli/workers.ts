@@ -24,6 +24,13 @@ type MessageFromWorker =
   | { kind: 'metrics'; metrics: MetricsJson };
 type MessageToWorker = { kind: 'all listeners closed' } | { kind: 'metrics wanted'; includesStore: boolean };
 
+/** In the format of the log of the workers. */
+export function primaryLog(io: Io): { info(msg: string): void; warn(msg: string): void } {
+  const print = (level: number) => (msg: string) =>
+    printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
+  return { info: print(30), warn: print(40) };
+}
+
 interface WorkersOptions {
   count: number;
   drainDelayMs: number;
@@ -37,8 +44,7 @@ export async function runWorkers({ count, drainDelayMs, metrics }: WorkersOption
   let announced = false;
   let status = 0;
   const running = () => Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
-  // In the format of the log.
-  const warn = (msg: string) => printLine(io.stderr, JSON.stringify({ level: 40, time: io.now(), msg }));
+  const { warn } = primaryLog(io);
   const start = () => heartbeats.set(cluster.fork().id, performance.now());
   /** Workers close connections after that: a client that reconnects must not reach a listener that is about to close. */
   const notifyWhenAllClosed = () => {

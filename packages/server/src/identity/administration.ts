@@ -10,7 +10,7 @@ import {
 } from '../audit/audit-trail.ts';
 import { hasInvisible } from '../event.ts';
 import type { Store } from '../store/store.ts';
-import { ConfirmationNeeded, IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
+import { IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
 import {
   type AccessKey,
@@ -39,7 +39,15 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
 export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   password: string;
+  enabled?: boolean;
 };
+
+/** What to change of a user. Roles are replaced in `scopes`, a domain and its projects; roles elsewhere stay. */
+export interface UserChanges {
+  password?: string | undefined;
+  roles?: { scopes: readonly string[]; roles: Roles } | undefined;
+  enabled?: boolean | undefined;
+}
 
 /** Roles by the ID of their project or domain. */
 export type Roles = User['roles'];
@@ -60,6 +68,13 @@ export type AdministrationView = Pick<
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
 type Change<T> = (write: IdentityWriter, entry: AuditEntry) => T;
+
+interface Step<T> {
+  action: AuditAction;
+  object: AuditObject;
+  /** Does what must not run in the transaction. */
+  prepare(): Promise<Change<T>>;
+}
 
 interface Dependencies {
   store: IdentityStore;
@@ -118,13 +133,13 @@ export class Administration {
     });
   }
 
-  async addProject(domainId: string, name: string): Promise<Project> {
+  async addProject(domainId: string, name: string, enabled = true): Promise<Project> {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
-      const project = this.#newProject(domainId, name);
+      const project = { ...this.#newProject(domainId, name), enabled };
       checkIsNew('project', name, this.#store.projectByName(domainId, name));
       write.put('project', project);
       entry.object.id = project.id;
-      entry.after = { domain_id: domainId };
+      entry.after = { domain_id: domainId, ...(enabled ? {} : { enabled }) };
       return project;
     });
   }
@@ -135,9 +150,9 @@ export class Administration {
       return (write, entry) => {
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.put('user', user);
-        const { domain_id, access, roles } = user;
+        const { domain_id, access, roles, enabled } = user;
         entry.object.id = user.id;
-        entry.after = { domain_id, access, roles };
+        entry.after = { domain_id, access, roles, ...(enabled ? {} : { enabled }) };
         return user;
       };
     });
@@ -145,13 +160,31 @@ export class Administration {
 
   /** Revokes the user's tokens and sessions. */
   async setPassword(id: string, password: string): Promise<void> {
-    await this.#prepareChange('user.set_password', { type: 'user', id }, async () => {
+    await this.changeUser(id, { password });
+  }
+
+  /** Makes all changes, or none. */
+  async changeUser(
+    id: string,
+    { password, roles, enabled }: UserChanges,
+    confirmation: Confirmation = {},
+  ): Promise<void> {
+    const steps: Step<void>[] = [];
+    if (password !== undefined) steps.push(this.#passwordStep(id, password));
+    if (roles !== undefined) steps.push(this.#rolesStep(id, roles.scopes, roles.roles, confirmation));
+    if (enabled !== undefined) steps.push(this.#enabledStep('user', id, enabled, confirmation));
+    if (steps.length > 0) await this.#runSteps(steps);
+  }
+
+  #passwordStep(id: string, password: string): Step<void> {
+    const prepare = async (): Promise<Change<void>> => {
       const password_hash = await this.#hash(password);
       return (write, entry) => {
         const user = this.#changedUser(entry, id);
         write.put('user', { ...user, password_hash, token_epoch: user.token_epoch + 1 });
       };
-    });
+    };
+    return { action: 'user.set_password', object: { type: 'user', id }, prepare };
   }
 
   async changeRole(
@@ -175,14 +208,13 @@ export class Administration {
     });
   }
 
-  /** Replaces the roles in `scopes`, a domain and its projects. Roles elsewhere stay. */
-  async setRoles(
+  #rolesStep(
     userId: string,
     scopes: readonly string[],
     roles: Roles,
-    confirmation: Confirmation = {},
-  ): Promise<void> {
-    await this.#change('role.set', { type: 'user', id: userId }, (write, entry) => {
+    confirmation: Confirmation,
+  ): Step<void> {
+    const change: Change<void> = (write, entry) => {
       const user = this.#changedUser(entry, userId);
       const elsewhere = Object.entries(user.roles).filter(([scope]) => !scopes.includes(scope));
       const changed = { ...user, roles: { ...Object.fromEntries(elsewhere), ...roles } };
@@ -190,7 +222,8 @@ export class Administration {
       write.put('user', changed);
       entry.before = { roles: user.roles };
       entry.after = { roles: changed.roles };
-    });
+    };
+    return { action: 'role.set', object: { type: 'user', id: userId }, prepare: async () => change };
   }
 
   async setEnabled(
@@ -199,7 +232,16 @@ export class Administration {
     enabled: boolean,
     confirmation: Confirmation = {},
   ): Promise<void> {
-    await this.#change(`${type}.${enabled ? 'enable' : 'disable'}`, { type, id }, (write, entry) => {
+    await this.#runSteps([this.#enabledStep(type, id, enabled, confirmation)]);
+  }
+
+  #enabledStep(
+    type: 'user' | 'project' | 'domain',
+    id: string,
+    enabled: boolean,
+    confirmation: Confirmation,
+  ): Step<void> {
+    const change: Change<void> = (write, entry) => {
       const before = this[type](id);
       // Existing tokens stay revoked when the user is enabled again.
       const epoch = type === 'user' && !enabled ? { token_epoch: this.user(id).token_epoch + 1 } : {};
@@ -209,7 +251,9 @@ export class Administration {
       write.put(type, { ...before, enabled, ...epoch });
       entry.before = { enabled: before.enabled };
       entry.after = { enabled };
-    });
+    };
+    const action = `${type}.${enabled ? 'enable' : 'disable'}` as const;
+    return { action, object: { type, id }, prepare: async () => change };
   }
 
   async removeUser(id: string, confirmation: Confirmation = {}): Promise<void> {
@@ -304,32 +348,44 @@ export class Administration {
     return this.#prepareChange(action, object, async () => change);
   }
 
-  /**
-   * Every change goes through here. `prepare` does what must not run in the transaction. The audit line is written in the
-   * transaction, after all checks and before the commit, so that no change lacks its line. If the commit fails, a second
-   * line with the same ID says so.
-   */
   async #prepareChange<T>(
     action: AuditAction,
     object: AuditObject,
     prepare: () => Promise<Change<T>>,
   ): Promise<T> {
+    const [result] = await this.#runSteps([{ action, object, prepare }]);
+    return result as T;
+  }
+
+  /**
+   * Every change goes through here. All steps are one transaction. The audit lines are written in it, after all checks and
+   * before the commit, so that no change lacks its line. If the commit fails, second lines with the same IDs say so.
+   */
+  async #runSteps<T>(steps: readonly Step<T>[]): Promise<T[]> {
     const { audit } = this.#dependencies;
-    audit.admit(this.#actor);
-    const entry = newAuditEntry(this.#actor, action, object);
-    let isWritten = false;
+    const prepared = steps.map(({ action, object, prepare }) => {
+      audit.admit(this.#actor);
+      return { prepare, entry: newAuditEntry(this.#actor, action, object) };
+    });
+    const entries = prepared.map(({ entry }) => entry);
+    let written: AuditEntry[] = [];
     try {
-      const change = await prepare();
+      const changes: { change: Change<T>; entry: AuditEntry }[] = [];
+      for (const { prepare, entry } of prepared) changes.push({ change: await prepare(), entry });
       return await this.#store.change((write) => {
-        const result = change(write, entry);
-        write.audit(entry);
-        isWritten = true;
-        return result;
+        const results = changes.map(({ change, entry }) => change(write, entry));
+        written = [];
+        for (const entry of entries) {
+          write.audit(entry);
+          written.push(entry);
+        }
+        return results;
       });
     } catch (error) {
       const reason = (error as Error).message;
-      if (isWritten) void audit.note({ ...entry, outcome: 'failed', reason });
-      else if (error instanceof IdentityError) void audit.note({ ...entry, outcome: 'refused', reason });
+      const isRefused = written.length === 0 && error instanceof IdentityError;
+      for (const entry of isRefused ? entries : written)
+        void audit.note({ ...entry, outcome: isRefused ? 'refused' : 'failed', reason });
       throw error;
     }
   }
@@ -363,7 +419,7 @@ export class Administration {
 
   #checkConfirmed(confirm: string | undefined, name: string, consequence: string): void {
     if (this.#actor.via === 'command line' || confirm === name) return;
-    throw new ConfirmationNeeded(`${consequence}: to do it anyway, repeat the call with confirm=${name}`);
+    throw new IdentityError(`${consequence}: to do it anyway, repeat the call with confirm=${name}`);
   }
 
   /** Adds the name of the user to the audit entry. */

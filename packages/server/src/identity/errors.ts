@@ -9,9 +9,6 @@ export class UnknownRecord extends IdentityError {}
 /** The message is the error code that clients of the API family expect when a user has two keys already. */
 export class KeyLimitError extends IdentityError {}
 
-/** The change would lock everyone out of a domain: the caller must name what is changed. */
-export class ConfirmationNeeded extends IdentityError {}
-
 export class WrongMasterKey extends Error {}
 
 /** The database has an installation already. */

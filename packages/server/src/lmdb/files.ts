@@ -78,8 +78,8 @@ export function openReadOnly(path: string): LmdbFile {
 }
 
 /**
- * Opens the file without creating or changing any. LMDB would create a missing lock file: then no other process has the
- * file open, and a link in a temporary directory serves as well.
+ * LMDB creates a missing lock file beside the file. To change nothing, open a symbolic link in a temporary directory
+ * instead: without a lock file, no other process uses the data.
  */
 export async function inspectLmdb<T>(path: string, action: (path: string) => T | Promise<T>): Promise<T> {
   if (existsSync(`${path}-lock`)) return action(path);

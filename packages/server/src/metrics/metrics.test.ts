@@ -1,3 +1,4 @@
+import { tmpdir } from 'node:os';
 import fc from 'fast-check';
 import type { MetricValueWithName } from 'prom-client';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -135,10 +136,7 @@ describe('what the process reports', () => {
 });
 
 describe('metrics of the store', () => {
-  function follow(
-    store: Store,
-    options: { now?: () => number; hostsMax?: number; retentionMs?: number } = {},
-  ) {
+  function follow(store: Store, options: Partial<Parameters<typeof createStoreMetrics>[0]> = {}) {
     const readStore = createStoreMetrics({
       store,
       metrics: open(),
@@ -229,7 +227,8 @@ describe('metrics of the store', () => {
           const ageMax = retentionMs - Math.min(3 * HOUR_MS, retentionMs / 2);
           let expected = 0;
           for (const { hours, ages, prunes } of steps) {
-            now += Math.floor((hours * retentionMs) / 16);
+            // There is a scrape at least once an hour.
+            now += Math.floor(hours * Math.min(HOUR_MS, retentionMs / 16));
             await append(
               store,
               ages.map((age) => event(now - Math.floor(age * ageMax), { attack: 'xss' })),
@@ -271,6 +270,64 @@ describe('metrics of the store', () => {
       ]);
     }
     expect(sample(json, 'wafstat_metrics_omitted', { kind: 'host' })).toBe(1);
+  });
+
+  test('do not count the past of a host that enters the limit later', async () => {
+    let now = START;
+    const store = memoryStore(() => now++);
+    const addHost = async (hostname: string) => {
+      const added = await store.addHost({ project: 'p', hostname, limit: 9 });
+      if (added.kind !== 'added') throw new Error(added.kind);
+      return added.host.id;
+    };
+    const first = await addHost('first.example');
+    const second = await addHost('second.example');
+    await append(store, [event(START, { hostId: second, count: 100 })]);
+    const scrape = follow(store, { hostsMax: 1, now: () => now });
+    await scrape();
+    await store.deleteHost({ project: 'p', id: first });
+    await scrape();
+    await append(store, [event(START, { hostId: second, count: 3 })]);
+    const requests = async (host: string) =>
+      sample(await scrape(), 'wafstat_host_requests_total', { ...PROJECT, host });
+    expect(await requests('second.example')).toBe(3);
+    // A host that was not there before counts from its first event.
+    await store.deleteHost({ project: 'p', id: second });
+    const third = await addHost('third.example');
+    await append(store, [event(START, { hostId: third, count: 5 })]);
+    expect(await requests('third.example')).toBe(0);
+    expect(await requests('third.example')).toBe(5);
+  });
+
+  test('do not count the past of a project and its sources that enter the limit later', async () => {
+    const store = memoryStore(() => START);
+    const project = (i: number) => `p${String(i).padStart(4, '0')}`;
+    for (let i = 0; i < 1_001; i++) await append(store, [event(START)], { project: project(i) });
+    const deleted = new Set<string>();
+    const labelsOf = (id: string) => (deleted.has(id) ? null : { domain: 'default', project: id });
+    const scrape = follow(store, { labelsOf });
+    expect(sample(await scrape(), 'wafstat_metrics_omitted', { kind: 'project' })).toBe(1);
+    deleted.add(project(0));
+    await scrape();
+    await append(store, [event(START), event(START)], { project: project(1_000) });
+    const json = await scrape();
+    const labels = { domain: 'default', project: project(1_000) };
+    expect(sample(json, 'wafstat_requests_total', labels)).toBe(2);
+    expect(sample(json, 'wafstat_ingest_records_total', { ...labels, format: 'access' })).toBe(2);
+  });
+
+  test('have free space and sizes of files only if there is a data directory', async () => {
+    const names = ['wafstat_filesystem_free_bytes', 'wafstat_filesystem_size_bytes'];
+    const samples = (json: MetricsJson) => names.map((name) => sample(json, name));
+    expect(samples(await follow(memoryStore(() => START))())).toEqual([undefined, undefined]);
+    metrics.close();
+    const [free = 0, size = 0] = samples(
+      await follow(
+        memoryStore(() => START),
+        { directory: tmpdir() },
+      )(),
+    );
+    expect([free > 0, size > free]).toEqual([true, true]);
   });
 
   test('have a limit of sources', async () => {

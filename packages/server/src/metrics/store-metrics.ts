@@ -13,6 +13,7 @@ const MIN_AGE_MS = 1_000;
 /** Events are up to a day in the future (`in_future`). */
 const FUTURE_MS = 72 * HOUR_MS;
 const MINUTE_MS = 60_000;
+const FILESYSTEM = ['wafstat_filesystem_free_bytes', 'wafstat_filesystem_size_bytes'] as const;
 
 export interface ProjectLabels {
   domain: string;
@@ -42,6 +43,9 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
   const counts = createCountMetrics(options);
   const sources = createSourceMetrics(options);
   const writable = metrics.gauge('wafstat_store_writable');
+  // Gauges without labels are 0 until they are set.
+  if (directory === null) for (const name of FILESYSTEM) metrics.registry.removeSingleMetric(name);
+  let omitted: ReadonlySet<string> = new Set();
   let reading: Promise<void> | null = null;
   let readAt = Number.NEGATIVE_INFINITY;
 
@@ -57,12 +61,13 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
     try {
       const known = (await store.projects()).flatMap((project) => {
         const labels = options.labelsOf(project.project);
-        return labels === null ? [] : [{ ...project, labels }];
+        return labels === null ? [] : [{ ...project, labels, wasOmitted: omitted.has(project.project) }];
       });
       const projects = known.slice(0, PROJECTS_MAX);
       metrics.gauge('wafstat_metrics_omitted').set({ kind: 'project' }, known.length - projects.length);
       sources(projects);
       await counts(projects, now());
+      omitted = new Set(known.slice(PROJECTS_MAX).map(({ project }) => project));
     } catch {
       metrics.counter('wafstat_store_read_failures_total').inc();
     }
@@ -79,11 +84,13 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
   };
 }
 
-type LabelledProject = ProjectSources & { labels: ProjectLabels };
+/** `wasOmitted`: in the reading before, because of the limit. */
+type LabelledProject = ProjectSources & { labels: ProjectLabels; wasOmitted: boolean };
 
 /**
  * A counter that follows totals of the store. It starts at zero: after a restart, Prometheus takes the whole value of a
  * counter as its increase. A series that appears later is zero in its first scrape, so that rates see its first events.
+ * What existed when the service started, or was over a limit before, starts with its total of now: its past is no increase.
  */
 class Following {
   readonly #counter: Counter;
@@ -95,15 +102,15 @@ class Following {
   }
 
   /** `key` identifies the total. Its labels may change, for example when a source sends another format. */
-  follow(key: string, labels: Readonly<Record<string, string>>, total: number, isFirst: boolean): void {
+  follow(key: string, labels: Readonly<Record<string, string>>, total: number, existed: boolean): void {
     const series = JSON.stringify(labels);
     const isNew = !this.#series.has(series);
     this.#series.add(series);
-    const before = this.#totals.get(key) ?? (isFirst ? total : 0);
+    const before = this.#totals.get(key) ?? (existed ? total : 0);
     // A total decreases only if someone repairs the store, or moves the horizon.
     const increase = isNew ? 0 : Math.max(0, total - before);
     this.#counter.inc(labels, increase);
-    if (!isNew || isFirst) this.#totals.set(key, total);
+    if (!isNew || existed) this.#totals.set(key, total);
   }
 }
 
@@ -115,6 +122,7 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   const hostRequests = new Following(metrics.counter('wafstat_host_requests_total'));
   const hostAttacks = new Following(metrics.counter('wafstat_host_attacks_total'));
   const ranges = new Map<string, CountedRange>();
+  let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
   function rangeOf(key: string): CountedRange {
@@ -123,34 +131,45 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
     return range;
   }
 
-  async function countProject({ project, labels }: LabelledProject, horizon: number, now: number) {
+  async function countProject(
+    { project, labels, wasOmitted }: LabelledProject,
+    horizon: number,
+    now: number,
+  ) {
+    const existed = isFirst || wasOmitted;
     const totals = await rangeOf(project).totals(horizon, now, async (edges) => {
       const series = await store.seriesByCategory({ project, edges });
       return [series.requests, ...series.attacks, ...series.blocked];
     });
-    requests.follow(project, { ...labels }, totals[0] ?? 0, isFirst);
+    requests.follow(project, { ...labels }, totals[0] ?? 0, existed);
     for (const [i, category] of CATEGORIES.entries()) {
       const key = `${project} ${category}`;
-      attacks.follow(key, { ...labels, category }, totals[1 + i] ?? 0, isFirst);
-      blocked.follow(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, isFirst);
+      attacks.follow(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
+      blocked.follow(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
     }
   }
 
-  async function countHost({ project, labels }: LabelledProject, host: Host, horizon: number, now: number) {
+  async function countHost(
+    { project, labels, wasOmitted }: LabelledProject,
+    host: Host,
+    horizon: number,
+    now: number,
+  ) {
     const key = `${project} ${host.id}`;
+    const existed = isFirst || wasOmitted || omitted.has(key);
     const [requestTotal = 0, attackTotal = 0] = await rangeOf(key).totals(horizon, now, async (edges) => {
       const series = await store.series({ project, hosts: [host.id], edges });
       return [series.requests, series.attacks];
     });
     const hostLabels = { ...labels, host: host.hostname };
-    hostRequests.follow(key, hostLabels, requestTotal, isFirst);
-    hostAttacks.follow(key, hostLabels, attackTotal, isFirst);
+    hostRequests.follow(key, hostLabels, requestTotal, existed);
+    hostAttacks.follow(key, hostLabels, attackTotal, existed);
   }
 
   return async (projects: readonly LabelledProject[], now: number): Promise<void> => {
     const { horizon } = await store.retention();
     let hosts = 0;
-    let omitted = 0;
+    const others = new Set<string>();
     for (const project of projects) {
       await countProject(project, horizon, now);
       if (hostsMax === 0) continue;
@@ -159,10 +178,11 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
       all.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
       const some = all.slice(0, hostsMax - hosts);
       hosts += some.length;
-      omitted += all.length - some.length;
+      for (const { id } of all.slice(some.length)) others.add(`${project.project} ${id}`);
       for (const host of some) await countHost(project, host, horizon, now);
     }
-    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, omitted);
+    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, others.size);
+    omitted = others;
     isFirst = false;
   };
 }
@@ -192,11 +212,12 @@ class CountedRange {
     read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
     const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
-    const next = startAfter(horizon);
-    // The horizon of a new store is at the epoch.
-    const from = this.#from ?? startAfter(Math.max(horizon, now - this.#retentionMs));
+    // Deletion may be late, and then move the horizon by hours at once. That of a new store is at the epoch.
+    const deletedNext = Math.max(horizon, now - this.#retentionMs);
+    const next = startAfter(deletedNext);
+    const from = this.#from ?? next;
     const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
-    const isDue = from < horizon + this.#leadMs / 2;
+    const isDue = from < deletedNext + this.#leadMs / 2;
     const series = await read(isDue ? [from, next, to] : [from, to]);
     if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
     this.#from = isDue ? next : from;
@@ -209,15 +230,20 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   const records = new Following(metrics.counter('wafstat_ingest_records_total'));
   const dropped = new Following(metrics.counter('wafstat_ingest_dropped_records_total'));
   const newest: Gauge = metrics.gauge('wafstat_source_last_event_timestamp_seconds');
+  let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function followSource({ project, labels }: LabelledProject, source: Omit<Source, 'hosts'>): void {
+  function followSource(
+    { project, labels, wasOmitted }: LabelledProject,
+    source: Omit<Source, 'hosts'>,
+  ): void {
     const format = formatLabel(source.format, formats);
     const key = `${project} ${source.id}`;
-    records.follow(key, { ...labels, format }, source.events, isFirst);
+    const existed = isFirst || wasOmitted || omitted.has(key);
+    records.follow(key, { ...labels, format }, source.events, existed);
     for (const [reason, total] of Object.entries(source.dropped)) {
       if (!Object.hasOwn(DROP_REASONS, reason)) continue;
-      dropped.follow(`${key} ${reason}`, { ...labels, format, reason }, total, isFirst);
+      dropped.follow(`${key} ${reason}`, { ...labels, format, reason }, total, existed);
     }
     if (source.last_seen !== null) newest.set({ ...labels, source: source.name }, source.last_seen / 1_000);
   }
@@ -226,8 +252,8 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
     newest.reset();
     const all = projects.flatMap((project) => project.sources.map((source) => ({ project, source })));
     for (const { project, source } of all.slice(0, SOURCES_MAX)) followSource(project, source);
-    const omitted = Math.max(0, all.length - SOURCES_MAX);
-    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted);
+    omitted = new Set(all.slice(SOURCES_MAX).map(({ project, source }) => `${project.project} ${source.id}`));
+    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted.size);
     isFirst = false;
   };
 }
@@ -245,6 +271,7 @@ async function measureFiles(directory: string, metrics: Metrics): Promise<void> 
   }
   const space = await statfs(directory).catch(() => null);
   if (space === null) return;
-  metrics.gauge('wafstat_filesystem_free_bytes').set(space.bavail * space.bsize);
-  metrics.gauge('wafstat_filesystem_size_bytes').set(space.blocks * space.bsize);
+  const [free, size] = FILESYSTEM;
+  metrics.gauge(free).set(space.bavail * space.bsize);
+  metrics.gauge(size).set(space.blocks * space.bsize);
 }

@@ -165,7 +165,7 @@ async function topOf(store: Store, query: TopQuery) {
 }
 
 /** Largest first, equal counts by key. Keys without a count are left out. */
-export function topCounts(counts: readonly Count[], top = counts.length): TopCounts {
+function topCounts(counts: readonly Count[], top = counts.length): TopCounts {
   const counted = counts.filter(({ num }) => num > 0).sort(compareCounts);
   return { total: counted.length, items: counted.slice(0, top) };
 }

@@ -31,7 +31,7 @@ export interface TopSnapshot<State> {
   records(from: number, to: number): AsyncIterable<MergedRecord> | Iterable<MergedRecord>;
 }
 
-export interface MergedRecord {
+interface MergedRecord {
   hour: number;
   /** Of the whole record. 0: there is none, or none that the query needs. */
   bytes: number;
@@ -47,7 +47,7 @@ interface Merged {
 const BASES_MAX = 1_000;
 const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
 /** The base moves as often. LMDB has change counters for as many. */
-export const TAIL_HOURS = 2;
+const TAIL_HOURS = 2;
 /** Some seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in one project. */
 const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
 /** Each holds a snapshot: in PostgreSQL, one of ten connections. */

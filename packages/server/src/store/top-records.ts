@@ -25,7 +25,7 @@ import {
 /** Summaries by the position of their list in TOP_LISTS. */
 export type Sections = (Uint8Array | undefined)[];
 
-export interface TopRecord {
+interface TopRecord {
   /** Empty in a joint record. */
   sections: Sections;
   /** Of each host by ID, in a joint record only. */
@@ -194,7 +194,7 @@ export function weighTopLists(events: readonly Event[]): number {
 /** Null: of the project. */
 type ReadRecord = (hostId: string | null) => Uint8Array | undefined;
 
-export interface ChangedRecord {
+interface ChangedRecord {
   hostId: string | null;
   record: Buffer;
 }

@@ -31,7 +31,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
   /** The ID in the path, if the caller's domain has such a record. */
   function idInDomain(request: FastifyRequest, what: string, records: (User | Project)[]): string {
     const id = pathParameter(request, 'id');
-    if (!inDomain(records, administeredDomain(request)).some((record) => record.id === id))
+    if (!inDomain(records, callersDomain(request)).some((record) => record.id === id))
       throw new ApiError('WAF.4000', `unknown ${what}`);
     return id;
   }
@@ -73,7 +73,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
     return Object.fromEntries(entries);
   }
 
-  const userBody = (user: User) => {
+  const userItem = (user: User) => {
     const { id, name, access, enabled, created, roles } = user;
     return { id, name, access, enabled, created, roles, keys: administration.keysOf(id) };
   };
@@ -84,14 +84,14 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       url: USERS,
       ...SESSION_ONLY,
       async handler(request) {
-        const domainId = administeredDomain(request);
+        const domainId = callersDomain(request);
         const users = inDomain(administration.users(), domainId);
         const projects = inDomain(administration.projects(), domainId);
         return {
           domain_id: domainId,
           keys_limit: KEYS_PER_USER_MAX,
-          users: users.map(userBody),
-          projects: projects.map(projectBody),
+          users: users.map(userItem),
+          projects: projects.map(projectItem),
         };
       },
     },
@@ -101,7 +101,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       ...SESSION_ONLY,
       /** Without a password, the response has a generated one, and no other response has it. */
       async handler(request, reply) {
-        const domain_id = administeredDomain(request);
+        const domain_id = callersDomain(request);
         const fields = parseJson(request.body);
         const generated = valueAt(fields, 'password') === undefined ? generatePassword() : undefined;
         const given = {
@@ -112,7 +112,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
           roles: parseRoles(fields, domain_id),
         };
         const user = await administer(administration, request, (admin) => admin.addUser(given));
-        return reply.code(201).send({ ...userBody(user), ...(generated ? { password: generated } : {}) });
+        return reply.code(201).send({ ...userItem(user), ...(generated ? { password: generated } : {}) });
       },
     },
     {
@@ -122,19 +122,21 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       /** Changes `enabled`, `roles`, or both. */
       async handler(request) {
         const id = userId(request);
-        const domainId = administeredDomain(request);
+        const domainId = callersDomain(request);
         const fields = parseJson(request.body);
         const enabled = optionalFlagAt(fields, 'enabled');
-        const roles = valueAt(fields, 'roles') === undefined ? undefined : parseRoles(fields, domainId);
+        const roles =
+          valueAt(fields, 'roles') === undefined
+            ? undefined
+            : { scopes: scopesOf(domainId), roles: parseRoles(fields, domainId) };
         if (enabled === undefined && roles === undefined)
           throw malformed('the body must have enabled or roles');
         if (enabled === false) otherUserId(request, 'disable yourself', 'ask another administrator');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, async (admin) => {
-          if (roles) await admin.setRoles(id, scopesOf(domainId), roles, confirmation);
-          if (enabled !== undefined) await admin.setEnabled('user', id, enabled, confirmation);
-        });
-        return userBody(administration.user(id));
+        await administer(administration, request, (admin) =>
+          admin.changeUser(id, { roles, enabled }, confirmation),
+        );
+        return userItem(administration.user(id));
       },
     },
     {
@@ -199,12 +201,12 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       url: PROJECTS,
       ...SESSION_ONLY,
       async handler(request, reply) {
-        const domainId = administeredDomain(request);
+        const domainId = callersDomain(request);
         const name = textAt(parseJson(request.body), 'name');
         const project = await administer(administration, request, (admin) =>
           admin.addProject(domainId, name),
         );
-        return reply.code(201).send(projectBody(project));
+        return reply.code(201).send(projectItem(project));
       },
     },
     {
@@ -219,7 +221,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
         await administer(administration, request, (admin) =>
           admin.setEnabled('project', id, enabled, confirmation),
         );
-        return projectBody(administration.project(id));
+        return projectItem(administration.project(id));
       },
     },
     {
@@ -236,14 +238,14 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
   ];
 }
 
-export function administeredDomain(request: FastifyRequest): string {
+export function callersDomain(request: FastifyRequest): string {
   const { user } = callerOf(request);
   if (!administersDomain(user, user.domain_id))
     throw new ApiError('WAF.9002', 'only administrators of the domain can do this');
   return user.domain_id;
 }
 
-function projectBody({ id, name, enabled, created }: Project): object {
+function projectItem({ id, name, enabled, created }: Project): object {
   return { id, name, enabled, created };
 }
 

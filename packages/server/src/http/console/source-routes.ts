@@ -9,7 +9,7 @@ import type { Source, Store } from '../../store/store.ts';
 import { administer } from '../auth/actor.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, pathParameter, type Route } from '../route.ts';
-import { administeredDomain } from './administration-routes.ts';
+import { callersDomain } from './administration-routes.ts';
 
 const PATH = '/console/api/projects/:project_id';
 
@@ -29,16 +29,18 @@ export function sourceRoutes(
 ): Route[] {
   /** The user whose keys send the logs of a project: one that can do nothing else, or a new one. */
   const shipperOf = ({ id, name, domain_id }: Project): { name: string; user: User | undefined } => {
-    // Names have at most 64 characters.
-    const shipper = `ingest-${name}`.slice(0, 64).trimEnd();
-    const user = administration
-      .users()
-      .find((candidate) => candidate.domain_id === domain_id && candidate.name === shipper);
+    const users = administration.users().filter((user) => user.domain_id === domain_id);
     const canOnlySend = ({ enabled, access, roles }: User) =>
       enabled && access === 'programmatic' && isDeepStrictEqual(roles, { [id]: ['ingest'] });
-    return user && !canOnlySend(user)
-      ? { name: `ingest-${id.slice(0, 16)}`, user: undefined }
-      : { name: shipper, user };
+    // Names have at most 64 characters.
+    const names = [`ingest-${name}`.slice(0, 64).trimEnd(), `ingest-${id.slice(0, 16)}`];
+    const shippers = names.map((one) => ({ name: one, user: users.find((user) => user.name === one) }));
+    const shipper = shippers.find(({ user }) => user === undefined || canOnlySend(user));
+    if (shipper) return shipper;
+    const advice = 'delete one under Users and projects';
+    throw malformed(
+      `the users ${names.join(' and ')} can do more than send logs, or are disabled: ${advice}`,
+    );
   };
 
   return [
@@ -87,7 +89,7 @@ export function sourceRoutes(
       allow: 'admin',
       /** An access key of a user who can only send logs to this project. No other response has its secret. */
       async handler(request, reply) {
-        const domainId = administeredDomain(request);
+        const domainId = callersDomain(request);
         const project = lookup.project(pathParameter(request, 'project_id'));
         if (project?.domain_id !== domainId) throw new ApiError('WAF.4000', 'unknown project');
         const { name, user } = shipperOf(project);

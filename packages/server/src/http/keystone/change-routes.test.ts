@@ -128,6 +128,34 @@ test('an administrator creates, disables and deletes a project', async () => {
   expect((await call('GET', path)).status).toBe(404);
 });
 
+test('several changes in one call are made together, or not at all', async () => {
+  const path = `/v3/users/${installation.user.id}`;
+  const change = { user: { password: 'another password', enabled: false } };
+  expect((await call('PATCH', path, change)).status).toBe(400);
+  const scope = { domain: { id: installation.domain.id } };
+  expect((await login('admin', 'password', scope)).status).toBe(201);
+  await call('POST', '/v3/users', { user: { name: 'bob', password: 'password', enabled: false } });
+  const { id } = await addUser('alice');
+  expect((await call('PATCH', `/v3/users/${id}`, change)).body.user.enabled).toBe(false);
+  await call('PATCH', `/v3/users/${id}`, { user: { enabled: true } });
+  const ofDomain = `/v3/domains/${installation.domain.id}/users/${id}/roles/reader`;
+  await call('PUT', ofDomain);
+  expect((await login('alice', 'another password', scope)).status).toBe(201);
+  const records = await audited();
+  expect(records.slice(1).map(({ action, outcome, object }) => [action, outcome, object.name])).toEqual([
+    ['user.set_password', 'refused', 'admin'],
+    ['user.disable', 'refused', 'admin'],
+    // Not created as enabled first.
+    ['user.add', 'done', 'bob'],
+    ['user.add', 'done', 'alice'],
+    ['user.set_password', 'done', 'alice'],
+    ['user.disable', 'done', 'alice'],
+    ['user.enable', 'done', 'alice'],
+    ['role.grant', 'done', 'alice'],
+  ]);
+  expect(records.find(({ object }) => object.name === 'bob')?.after).toMatchObject({ enabled: false });
+});
+
 test('the last administrator and the last enabled project go only if the call names them', async () => {
   const { domain, project, user } = installation;
   const own = `/v3/domains/${domain.id}/users/${user.id}/roles/admin`;

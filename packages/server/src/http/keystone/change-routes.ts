@@ -31,6 +31,10 @@ const CONFIRM = string(
 const TEXT = { type: 'string' };
 const FLAG = { type: 'boolean' };
 const CONFIRMABLE = { querystring: partialObject({ confirm: CONFIRM }) };
+const ROLE_CHANGES = {
+  PUT: { verb: 'grant', Verb: 'Grant', done: 'granted' },
+  DELETE: { verb: 'revoke', Verb: 'Revoke', done: 'revoked' },
+} as const;
 const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
 
 export function changeRoutes(
@@ -96,12 +100,9 @@ export function changeRoutes(
               : oneOf(fields, 'user.access', ACCESS_TYPES),
           password: textAt(fields, 'user.password'),
           roles: {},
+          enabled,
         };
-        const { id } = await administer(administration, request, async (admin) => {
-          const user = await admin.addUser(given);
-          if (!enabled) await admin.setEnabled('user', user.id, false);
-          return user;
-        });
+        const { id } = await administer(administration, request, (admin) => admin.addUser(given));
         reply.code(201);
         return sendUser(request, id);
       },
@@ -113,7 +114,7 @@ export function changeRoutes(
       schema: {
         operationId: 'changeUser',
         summary: 'Enable or disable a user, or set a password',
-        description: `Both end the user's tokens and sessions. ${NEEDS_ADMIN}`,
+        description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
         ...CONFIRMABLE,
         body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
         response: { 200: recordSchema('user') },
@@ -125,11 +126,10 @@ export function changeRoutes(
         const enabled = optionalFlagAt(fields, 'user.enabled');
         const password = optionalTextAt(fields, 'user.password');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, async (admin) => {
-          if (password !== undefined) await admin.setPassword(user.id, password);
-          if (enabled !== undefined && enabled !== user.enabled)
-            await admin.setEnabled('user', user.id, enabled, confirmation);
-        });
+        const changes = { password, enabled: enabled === user.enabled ? undefined : enabled };
+        await administer(administration, request, (admin) =>
+          admin.changeUser(user.id, changes, confirmation),
+        );
         return sendUser(request, user.id);
       },
     },
@@ -172,11 +172,9 @@ export function changeRoutes(
         const domainId = domainAt(request, fields, 'project.domain_id');
         const name = textAt(fields, 'project.name');
         const enabled = optionalFlagAt(fields, 'project.enabled') ?? true;
-        const { id } = await administer(administration, request, async (admin) => {
-          const project = await admin.addProject(domainId, name);
-          if (!enabled) await admin.setEnabled('project', project.id, false);
-          return project;
-        });
+        const { id } = await administer(administration, request, (admin) =>
+          admin.addProject(domainId, name, enabled),
+        );
         reply.code(201);
         return sendProject(request, id);
       },
@@ -228,7 +226,7 @@ export function changeRoutes(
   ];
 
   const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): Route => {
-    const [verb, Verb] = method === 'PUT' ? (['grant', 'Grant'] as const) : (['revoke', 'Revoke'] as const);
+    const { verb, Verb, done } = ROLE_CHANGES[method];
     return {
       method,
       url: `/v3/${scope}s/:id/users/:user_id/roles/:role_id`,
@@ -238,7 +236,7 @@ export function changeRoutes(
         summary: `${Verb} a role in a ${scope}`,
         description: NEEDS_ADMIN,
         ...(verb === 'revoke' ? CONFIRMABLE : {}),
-        response: { 204: { description: `Role ${verb}ed.`.replace('revokeed', 'revoked'), type: 'null' } },
+        response: { 204: { description: `Role ${done}.`, type: 'null' } },
       },
       async handler(request, reply) {
         const user = userOf(request, 'user_id');

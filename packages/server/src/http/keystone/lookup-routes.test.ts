@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { checkDocumented } from '../../../../../test/documented.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
@@ -55,6 +56,7 @@ const hashOf = (access: string) => createHash('sha256').update(access).digest('h
 
 async function get(url: string, token: string) {
   const response = await app.inject({ url, headers: { 'x-auth-token': token } });
+  checkDocumented('GET', url, response.statusCode, response.body);
   return { status: response.statusCode, body: response.json(), headers: response.headers };
 }
 

@@ -3,6 +3,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { checkDocumented } from '../../../../../test/documented.ts';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { CATEGORY_NAMES } from '../../../../console/src/categories.ts';
@@ -30,6 +31,7 @@ beforeEach(() => {
   store = memoryStore(() => NOW);
   app = fastify();
   app.setValidatorCompiler(() => () => true);
+  app.setSerializerCompiler(() => JSON.stringify);
   app.setErrorHandler(sendFailure);
   app.decorate('stopping', false);
   app.decorateRequest('caller', null);
@@ -39,8 +41,13 @@ beforeEach(() => {
   mount(app, [...statisticsRoutes(store, () => NOW), ...inventoryRoutes(store)]);
 });
 
-function get(path: string, headers: Record<string, string> = {}, project = 'p') {
-  return app.inject({ url: `/v1/${project}/${path}`, headers });
+async function get(path: string, headers: Record<string, string> = {}, project = 'p') {
+  const url = `/v1/${project}/${path}`;
+  const response = await app.inject({ url, headers });
+  const { 'content-type': type, 'content-encoding': coding } = response.headers;
+  if (type === 'application/json; charset=utf-8' && coding === undefined)
+    checkDocumented('GET', url, response.statusCode, response.body);
+  return response;
 }
 
 const withParameters = (path: string, parameters: string) =>

@@ -113,6 +113,17 @@ describe('a timeline from blocks', () => {
     );
   });
 
+  test('of a host with the ID undefined is not that of the project', async () => {
+    const project = 'undefined host';
+    const blocks = new TimelineBlocks(store);
+    await append(project, [{ time: NOW - 3_600_000, hostId: null, request: true, attack: null, count: 1 }]);
+    const range = { project, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    for (const hosts of [['undefined'], ['undefined'], undefined, undefined, ['null'], [], []]) {
+      const expected = (await plainJson(timelineOf(store), { ...range, hosts })).toString();
+      expect((await blocks.json(timelineOf(store), { ...range, hosts })).toString()).toBe(expected);
+    }
+  });
+
   test('counts only what has changed, and the points that the range cuts', async () => {
     const project = 'counts';
     const counted: number[] = [];

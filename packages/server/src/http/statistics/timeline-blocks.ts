@@ -67,7 +67,9 @@ export class TimelineBlocks {
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
     const blockMs = BLOCK_POINTS * intervalMs;
     if (this.#store.versions === undefined || to - from < blockMs) return undefined;
-    const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${project} ${hosts}`);
+    // JSON tells all hosts from a host whose ID is `undefined`.
+    const selection = JSON.stringify([project, hosts ?? null]);
+    const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${selection}`);
     // Times on the local clock, in intervals: the whole points of the range, and the blocks that contain them.
     const first = Math.ceil((from + offsetMs) / intervalMs);
     const end = Math.floor((to + offsetMs) / intervalMs);

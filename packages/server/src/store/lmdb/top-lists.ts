@@ -38,7 +38,7 @@ import {
 } from './schema.ts';
 
 /** Time comes first, so that live traffic writes at the end of the tree. */
-export function listsKey(hour: number, scope: number, key = Buffer.allocUnsafe(8)): Buffer {
+function listsKey(hour: number, scope: number, key = Buffer.allocUnsafe(8)): Buffer {
   key.writeUInt32BE(hour, 0);
   key.writeUInt32BE(scope, 4);
   return key;
