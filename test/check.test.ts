@@ -63,6 +63,14 @@ test('before the first start, it says what will be created, and creates nothing'
   expect(state()).toBeNull();
 });
 
+test('metrics beyond loopback get the same warning as when the service starts', async () => {
+  const { notes } = await check(['--metrics-listen', '0.0.0.0:0']);
+  expect(notes).toContainEqual(
+    expect.stringContaining('everyone who can reach 0.0.0.0:0 can read the metrics'),
+  );
+  expect((await check(['--metrics-listen', '0'])).notes.join()).not.toContain('can read the metrics');
+});
+
 test('an installation with data is opened and not changed', async () => {
   const { project_id } = await sandbox.init();
   await sandbox.ingest(project_id, [EVENT]);

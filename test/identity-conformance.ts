@@ -59,6 +59,18 @@ const key = (id: string, owner: string, description = ''): AccessKey => ({
 
 const entry = (name: string): AuditEntry => newAuditEntry(ACTOR, 'user.add', { type: 'user', name });
 
+const administrationOf = (store: IdentityStore, audit: AuditTrail) =>
+  new Administration(
+    {
+      store,
+      audit,
+      now: () => NOW,
+      passwords: createPasswords(),
+      cipher: createSecretCipher(Buffer.alloc(32)),
+    },
+    { user: 'admin', via: 'api' },
+  );
+
 async function recordsOf(trail: AuditTrail): Promise<AuditRecord[]> {
   const all: AuditRecord[] = [];
   for await (const record of trail.records()) if (record !== 'damaged') all.push(record);
@@ -162,17 +174,7 @@ export function identityConformance(
         for (const id of ['1', '2']) write.put('user', { ...user(id), roles: { d1: ['admin'] } });
       });
       await stores[1].refresh();
-      const remove = (each: IdentityStore, id: string) =>
-        new Administration(
-          {
-            store: each,
-            audit,
-            now: () => NOW,
-            passwords: createPasswords(),
-            cipher: createSecretCipher(Buffer.alloc(32)),
-          },
-          { user: 'admin', via: 'api' },
-        ).removeUser(id);
+      const remove = (each: IdentityStore, id: string) => administrationOf(each, audit).removeUser(id);
       const removed = await Promise.allSettled([remove(stores[0], 'u2'), remove(stores[1], 'u1')]);
       expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
       for (const each of stores) {
@@ -180,6 +182,56 @@ export function identityConformance(
         expect(each.users()).toHaveLength(1);
       }
       await stores[1].close();
+    });
+
+    test('of two last projects that are deleted at once, one stays, with its top lists', async () => {
+      const { store, audit, another } = await start();
+      const stores = [store, await another()] as const;
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        for (const id of ['1', '2']) write.put('project', project(id));
+      });
+      await stores[1].refresh();
+      const emptied: string[] = [];
+      const statistics = { deleteDetails: async (id: string) => void emptied.push(id) };
+      const remove = (each: IdentityStore, id: string) =>
+        administrationOf(each, audit).removeProject(id, statistics);
+      const removed = await Promise.allSettled([remove(stores[0], 'p1'), remove(stores[1], 'p2')]);
+      expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      await store.refresh();
+      const [left] = store.projects();
+      expect(emptied).toEqual([left?.id === 'p1' ? 'p2' : 'p1']);
+      await stores[1].close();
+    });
+
+    test('a change of a deleted record does not change one of another domain with this ID as its name', async () => {
+      const { store, audit } = await start();
+      const theirs = { user: { ...user('9'), name: 'u1' }, project: { ...project('9'), name: 'p1' } };
+      await store.change((write) => {
+        for (const id of ['1', '2']) write.put('domain', domain(id));
+        write.put('user', { ...theirs.user, domain_id: 'd2' });
+        write.put('project', { ...theirs.project, domain_id: 'd2' });
+        write.put('domain', { ...domain('9'), name: 'd8' });
+      });
+      const before = [...store.records()];
+      const administration = administrationOf(store, audit);
+      const anyway = { confirm: 'u1' };
+      const changes = [
+        () => administration.setPassword('u1', 'a new password'),
+        () => administration.changeRole('grant', 'u1', 'd1', 'admin'),
+        () => administration.changeUser('u1', { roles: { scopes: ['d1'], roles: { d1: ['admin'] } } }),
+        () => administration.setEnabled('user', 'u1', false, anyway),
+        () => administration.removeUser('u1', anyway),
+        () => administration.addKey('u1', ''),
+        () => administration.setEnabled('project', 'p1', false, { confirm: 'p1' }),
+        () => administration.removeProject('p1', { deleteDetails: async () => {} }, { confirm: 'p1' }),
+        () => administration.setEnabled('domain', 'd8', false),
+        () => administration.removeDomain('d8'),
+      ];
+      for (const change of changes)
+        await expect(change()).rejects.toThrow(/^unknown (user|project|domain) '/);
+      expect([...store.records()]).toEqual(before);
+      expect([administration.userNamed('u1').id, administration.projectNamed('p1').id]).toEqual(['u9', 'p9']);
     });
 
     test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {

@@ -743,12 +743,12 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]),
         dropped: { bad_time: 2 },
-        examples: { bad_time: 'one' },
+        examples: { bad_time: { text: 'one', time: NOW } },
       });
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]),
         dropped: { bad_time: 1 },
-        examples: { bad_time: 'two' },
+        examples: { bad_time: { text: 'two', time: NOW } },
       });
       await store.append({
         ...batch('p', ids, []),
@@ -765,7 +765,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         events: 2,
         without_host: 0,
         dropped: { bad_time: 3 },
-        examples: { bad_time: 'two' },
+        examples: { bad_time: { text: 'two', time: NOW } },
         first_seen: NOW - 9,
         last_seen: NOW - 5,
       });
@@ -797,6 +797,44 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         found.push([format, (await store.sources('p'))[0]?.format ?? '']);
       }
       expect(found).toEqual(expected);
+    });
+
+    test('examples of dropped lines are deleted with the top lists, by their age or with the project', async () => {
+      const { store } = await fresh();
+      const dropping = (project: string, name: string, times: Record<string, number>) =>
+        store.append({
+          ...batch(project, [], []),
+          source: { name, format: 'f' },
+          dropped: { bad_time: 1 },
+          examples: Object.fromEntries(
+            Object.entries(times).map(([reason, time]) => [reason, { text: 'x', time }]),
+          ),
+        });
+      const left = async (project: string) =>
+        (await store.sources(project)).map(({ name, dropped, examples }) => [
+          name,
+          dropped,
+          Object.keys(examples),
+        ]);
+      await dropping('p', 'a', { bad_time: NOW - 10, not_json: NOW - 5 });
+      await dropping('p', 'b', { bad_time: NOW - 5 });
+      await dropping('q', 'a', { bad_time: NOW - 10 });
+      const dropped = { bad_time: 1 };
+      await store.prune(0, { topListsBefore: NOW - 5 });
+      expect(await left('p')).toEqual([
+        ['a', dropped, ['not_json']],
+        ['b', dropped, ['bad_time']],
+      ]);
+      expect(await left('q')).toEqual([['a', dropped, []]]);
+      await dropping('q', 'a', { bad_time: NOW });
+      await store.deleteDetails('p');
+      expect(await left('p')).toEqual([
+        ['a', dropped, []],
+        ['b', dropped, []],
+      ]);
+      expect(await left('q')).toEqual([['a', { bad_time: 2 }, ['bad_time']]]);
+      await store.prune(NOW + 1);
+      expect(await left('q')).toEqual([['a', { bad_time: 2 }, []]]);
     });
 
     test('after a prune nothing before the horizon counts, to the millisecond, and late events are dropped', async () => {
@@ -959,7 +997,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           (each) => each.prune(NOW - 50 * HOUR_MS, { topListsBefore: 0 }),
           (each) => each.prune(NOW - 4 * HOUR_MS - 1, { freeBefore: NOW - 20 * HOUR_MS, topListsBefore: 0 }),
           (each) => each.restoreHorizon(0),
-          (each) => each.deleteTopLists('p'),
+          (each) => each.deleteDetails('p'),
           (each) => each.append(late),
         ];
         for (const step of steps) {
@@ -967,7 +1005,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           await step(oracle);
           await expectSameTopLists(store, oracle, 'p', ids, queries);
         }
-        await store.deleteTopLists('unknown');
+        await store.deleteDetails('unknown');
         const range = { from: NOW - 900 * HOUR_MS, to: NOW + 1 };
         expect(await store.top({ project: 'p', list: 'rules', limit: 1, ...range })).toMatchObject({
           from: Math.ceil((NOW - 20 * HOUR_MS) / HOUR_MS) * HOUR_MS,
@@ -991,7 +1029,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           const ids = await addHosts(store, project);
           const known = new Map<string, unknown>();
           for (const next of steps) {
-            if (next === 'delete') await store.deleteTopLists(project);
+            if (next === 'delete') await store.deleteDetails(project);
             else if (next === 'prune') {
               horizon += 5 * HOUR_MS;
               await store.prune(0, { topListsBefore: horizon });
@@ -1026,7 +1064,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       const slices = [];
       for await (const part of other.topSlices('p')) slices.push(...part);
       // Lists of the whole range would be the same.
-      await back.deleteTopLists('p');
+      await back.deleteDetails('p');
       await back.putTopSlices(
         'p',
         slices.map((slice) => ({ ...slice, hour: slice.hour - 1 })),
@@ -1036,7 +1074,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       const horizon = NOW - 100 * HOUR_MS + 1;
       for (const each of [other, back]) {
         await each.prune(horizon, { freeBefore: 0, topListsBefore: 0 });
-        await each.deleteTopLists('p');
+        await each.deleteDetails('p');
         await each.putTopSlices('p', slices);
       }
       const kept = [];
@@ -1044,7 +1082,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       const hours = slices.map(({ hour }) => hour).filter((hour) => hour * HOUR_MS >= horizon);
       expect(kept.map(({ hour }) => hour).sort()).toEqual(hours.sort());
       expect(await differences(other, back, 'p', range)).toEqual([]);
-      await back.deleteTopLists('p');
+      await back.deleteDetails('p');
       expect(await differences(other, back, 'p', range)).toContain('the top lists of the project differ');
     });
 

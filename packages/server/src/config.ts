@@ -114,7 +114,7 @@ export const SERVER_OPTIONS = {
   ...grouped('Top lists:', {
     detailsRetention: setting(
       '--details-retention <time>',
-      'how long to keep top lists, which have client addresses; never longer than --retention',
+      'how long to keep top lists and examples of dropped lines, which have client addresses; never longer than --retention',
       duration('dh', '1h', '36525d', '30d or 36h'),
       { default: '30d' },
     ),

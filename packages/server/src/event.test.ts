@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
-import { attackDetails, networkOf, normalHostname } from './event.ts';
+import { describe, expect, test } from 'vitest';
+import { attackDetails, dropExample, networkOf, normalHostname } from './event.ts';
 
 test.each([
   ['203.0.113.7', '203.0.113.7'],
@@ -115,4 +115,27 @@ test.each([
 ])('the networks of %s are %s and %s', (address, ranked, prefix) => {
   expect(networkOf(address, { ipv4: 32, ipv6: 64 })).toBe(ranked);
   expect(networkOf(address, { ipv4: 24, ipv6: 48 })).toBe(prefix);
+});
+
+describe('an example of a dropped line', () => {
+  test.each([
+    ['GET /a?token=S&x=S HTTP/1.1', 'GET /a?... HTTP/1.1'],
+    ['192.0.2.7 "GET /a" Cookie: id="S"; b=S', '192.0.2.7 "GET /a" Cookie: ...'],
+    ['Set-Cookie: S; Path=/', 'Set-Cookie: ...'],
+    ['{"Authorization":"Basic S","host":"a"}', '{"Authorization":"...","host":"a"}'],
+    ['{"Cookie":["a=\\"S\\"; b=S"],"host":"a"}', '{"Cookie":["..."],"host":"a"}'],
+    ['{"name":"cookie","value":"S"},{"name":"b"}', '{"name":"cookie","value":"..."},{"name":"b"}'],
+    ['{"log":"{\\"proxy-authorization\\":\\"S\\"}"}', '{"log":"{\\"proxy-authorization\\":\\"..."}'],
+    ['sent Bearer S.S-S= and went on', 'sent Bearer ... and went on'],
+    ['user=a&password=S&x=1', 'user=a&password=...&x=1'],
+    ['{"passwd": "S \\" S", "x": 1, "pwd":S}', '{"passwd": "...", "x": 1, "pwd":...}'],
+    ["X-Api-Key: S, client_secret='S'", "X-Api-Key: ..., client_secret='...'"],
+    ["against variable `ARGS:password' (Value: `S' )", "against variable `ARGS:password' (Value: `...' )"],
+    ['found within REQUEST_COOKIES:session_id: S', 'found within REQUEST_COOKIES:session_id: ...'],
+    ['"cookie":"S', '"cookie":"...'],
+    ['https://u:S@www.example.com/', 'https://...@www.example.com/'],
+    ['the word password, and a cookie', 'the word password, and a cookie'],
+  ])('has no secrets: %s', (line, shown) => {
+    expect(dropExample(line)).toBe(shown);
+  });
 });

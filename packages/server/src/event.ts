@@ -132,9 +132,27 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
 /** Kept with a source, to show what a dropped line looks like. */
 const DROP_EXAMPLE_BYTES_MAX = 256;
 
-/** The beginning of a line, printable and without the queries of URLs, which can have secrets. */
+/** What separates a name from its value in headers, forms, JSON, and messages of ModSecurity. */
+const BEFORE_VALUE = String.raw`["'\`\\\s\]]{0,8}(?:[:=]|\(value:|,["'\\\s]{0,8}value["'\\\s]{0,8}:)["'\`\\\s[{]{0,8}`;
+/** In quotes, up to the next ones that are not escaped. */
+const QUOTED = String.raw`(?<=")(?:\\.|[^"\\])*`;
+const SECRET_HEADERS = new RegExp(`((?:authorization|cookie)${BEFORE_VALUE})(?:${QUOTED}|(?<!").*)`, 'gis');
+const SECRET_NAMES =
+  'passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|session|credential';
+const SECRET_FIELDS = new RegExp(
+  String.raw`((?:${SECRET_NAMES})[\w-]{0,32}${BEFORE_VALUE})(?:${QUOTED}|(?<!")[^\s"'\`\\&;,)}]*)`,
+  'gis',
+);
+
+/** The beginning of a line, printable and without what can be a secret: queries of URLs, credentials and cookies. */
 export function dropExample(line: string): string {
-  const start = line.slice(0, 4 * DROP_EXAMPLE_BYTES_MAX).replace(/\?[^\s"'\\]*/g, '?...');
+  const start = line
+    .slice(0, 4 * DROP_EXAMPLE_BYTES_MAX)
+    .replace(/\?[^\s"'\\]*/g, '?...')
+    .replace(/\/\/[^/\s"'@]{1,256}@/g, '//...@')
+    .replace(SECRET_HEADERS, '$1...')
+    .replace(/\b(bearer|basic) [\w.~+/=-]+/gi, '$1 ...')
+    .replace(SECRET_FIELDS, '$1...');
   return cutBytes(percentEncoded(start), DROP_EXAMPLE_BYTES_MAX);
 }
 
@@ -154,6 +172,10 @@ const ALL_INVISIBLE = new RegExp(INVISIBLE, 'gu');
 /** Nearly all text is printable ASCII, and this is much faster. */
 const NOT_PLAIN = /[^\x20-\x7e]/;
 
+export function hasInvisible(text: string): boolean {
+  return NOT_PLAIN.test(text) && INVISIBLE.test(text);
+}
+
 /** The longest name DNS allows. */
 const HOSTNAME_LENGTH_MAX = 253;
 
@@ -163,7 +185,7 @@ export function normalHostname(text: string): string | null {
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
   // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
   // by U+FFFD; invisible characters make one name look like another.
-  if (/[ \ufffd]/.test(name) || (NOT_PLAIN.test(name) && INVISIBLE.test(name))) return null;
+  if (/[ \ufffd]/.test(name) || hasInvisible(name)) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 

@@ -151,7 +151,7 @@ describe('administration', () => {
     const shop = await administration.addProject(domain.id, 'shop');
     await administration.setEnabled('project', shop.id, false);
     await administration.setEnabled('project', shop.id, true);
-    await administration.removeProject(shop.id, { deleteTopLists: async () => {} });
+    await administration.removeProject(shop.id, { deleteDetails: async () => {} });
     const alice = await administration.addUser({
       name: 'alice',
       domain_id: domain.id,
@@ -230,7 +230,7 @@ describe('administration', () => {
     await expect(identity.administration.removeUser(user.id)).rejects.toThrow(AuditUnavailable);
     expect(identity.administration.projects().map(({ name }) => name)).toEqual(['default']);
     expect(identity.administration.keysOf(user.id)).toEqual([]);
-    expect(identity.administration.user('admin').id).toBe(user.id);
+    expect(identity.administration.userNamed('admin').id).toBe(user.id);
     rmSync(join(directory, 'audit.log'), { recursive: true });
     await identity.administration.addProject(domain.id, 'shop');
     expect(existsSync(join(directory, 'audit.log'))).toBe(true);

@@ -34,7 +34,7 @@ import {
   postgresOptions,
   remoteIdentity,
 } from './installation.ts';
-import { certificateOf, checkCanListen } from './listeners.ts';
+import { certificateOf, checkCanListen, metricsWarning } from './listeners.ts';
 import { flagOf, type Source, type Values } from './options.ts';
 
 type ServiceValues = Values<typeof SERVICE_OPTIONS>;
@@ -136,6 +136,8 @@ async function checkListeners(
   const listeners = Object.entries(values)
     .filter((entry): entry is [string, ListenAddress] => isListenAddress(entry[1]))
     .map(([name, address]) => ({ flag: flagOf(SERVICE_OPTIONS[name as keyof ServiceValues]), address }));
+  const warning = values.metricsListen ? metricsWarning(values.metricsListen) : null;
+  if (warning !== null) notes.push(`--metrics-listen: ${warning}`);
   let isRunning = false;
   for (const { flag, address } of listeners) {
     await attempt(async () => {

@@ -37,7 +37,7 @@ export const demoCommand = command({
     if (isNew) await initialise({ store: 'lmdb', data }, DEFAULT_NAMES, generatePassword(), io);
     else await checkIsFree(data);
     return withInstallation({ store: 'lmdb', data }, io, async (installation) => {
-      const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
+      const project = installation.identity.administration.projectNamed(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
@@ -148,7 +148,7 @@ async function printWelcome(
   io: Io,
 ): Promise<void> {
   const { authenticator, administration } = identity;
-  const user = administration.user(DEFAULT_NAMES.user);
+  const user = administration.userNamed(DEFAULT_NAMES.user);
   const password = generatePassword();
   await administration.setPassword(user.id, password);
   const login = await authenticator.login(

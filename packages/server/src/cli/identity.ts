@@ -65,7 +65,7 @@ export const projectCommands = [
     check: locationProblems,
     run: (location, [operand = ''], io) =>
       withInstallation(location, io, async ({ identity: { administration }, store }) => {
-        const { id } = administration.project(operand);
+        const { id } = administration.projectNamed(operand);
         await administration.removeProject(id, store);
         printLine(
           io.stdout,
@@ -101,7 +101,7 @@ const addUser = command({
   run: ({ domain, access, role, project, passwordStdin, json, ...location }, [name = ''], io) =>
     withIdentity(location, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domain).id;
-      const scope = project === undefined ? domain_id : administration.project(project).id;
+      const scope = project === undefined ? domain_id : administration.projectNamed(project).id;
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? generatePassword();
       const user = await administration.addUser({
@@ -158,7 +158,7 @@ const changePassword = command({
   check: locationProblems,
   run: ({ passwordStdin, ...location }, [user = ''], io) =>
     withIdentity(location, io, async ({ administration }) => {
-      const { id } = administration.user(user);
+      const { id } = administration.userNamed(user);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? generatePassword();
       await administration.setPassword(id, password);
@@ -175,8 +175,8 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
     check: locationProblems,
     run: ({ role, project, ...location }, [name = ''], io) =>
       withIdentity(location, io, async ({ administration }) => {
-        const user = administration.user(name);
-        const scope = project === undefined ? user.domain_id : administration.project(project).id;
+        const user = administration.userNamed(name);
+        const scope = project === undefined ? user.domain_id : administration.projectNamed(project).id;
         await warnOfLostAdministrators(administration, io, () =>
           administration.changeRole(verb, user.id, scope, role),
         );
@@ -212,7 +212,7 @@ const addKey = command({
   check: locationProblems,
   run: ({ user: name, description, csv, json, ...location }, _operands, io) =>
     withIdentity(location, io, async ({ administration }) => {
-      const user = administration.user(name);
+      const user = administration.userNamed(name);
       // Opened first: if the file cannot be written, the secret of the new key would be lost.
       const file = csv === undefined ? null : createFile(csv);
       try {
@@ -254,7 +254,7 @@ export const keyCommands = [
         printList(
           io,
           json,
-          administration.keysOf(administration.user(user).id),
+          administration.keysOf(administration.userNamed(user).id),
           ({ access, status, description }) => [access, status, description],
         ),
       ),
@@ -299,14 +299,14 @@ function lifecycle(
   return [
     ...enabling(type, disable),
     change(`${type} delete <${type}>`, remove, (administration, operand) =>
-      removeRecord(administration, administration[type](operand).id),
+      removeRecord(administration, administration[`${type}Named`](operand).id),
     ),
   ];
 }
 
 function enabling(type: 'domain' | 'project' | 'user', disable: string): Command[] {
   const setEnabled = (enabled: boolean) => (administration: Administration, operand: string) =>
-    administration.setEnabled(type, administration[type](operand).id, enabled);
+    administration.setEnabled(type, administration[`${type}Named`](operand).id, enabled);
   return [
     change(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
     change(`${type} disable <${type}>`, disable, setEnabled(false)),
@@ -324,7 +324,11 @@ async function warnOfLostAdministrators(
       .domains()
       .filter(
         ({ id }) =>
-          !administration.users().some(({ enabled, roles }) => enabled && roles[id]?.includes('admin')),
+          !administration
+            .users()
+            .some(
+              ({ domain_id, enabled, roles }) => domain_id === id && enabled && roles[id]?.includes('admin'),
+            ),
       );
   const before = new Set(withoutAdministrator().map(({ id }) => id));
   await change();

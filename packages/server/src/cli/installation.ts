@@ -289,7 +289,7 @@ export async function withProject<T>(
   const { project, data } = location;
   if (data !== undefined) {
     return withInstallation(location, world, ({ identity, store }) =>
-      action(store, identity.administration.project(project).id),
+      action(store, identity.administration.projectNamed(project).id),
     );
   }
   if (isEmbedded(location)) throw new UsageError([DATA_REQUIRED]);
@@ -303,7 +303,11 @@ async function findProject(
   waits: boolean,
 ): Promise<string> {
   const find = () =>
-    withIdentity(location, world, async ({ administration }) => administration.project(location.project).id);
+    withIdentity(
+      location,
+      world,
+      async ({ administration }) => administration.projectNamed(location.project).id,
+    );
   return waits ? whenAvailable(find, world) : find();
 }
 

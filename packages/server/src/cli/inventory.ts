@@ -31,7 +31,7 @@ const addHost = command({
       const hostname = normalHostname(given);
       if (given.includes('://')) throw new UserError(`'${given}' is a URL: use the host name only`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
-      const { id: projectId } = identity.administration.project(project);
+      const { id: projectId } = identity.administration.projectNamed(project);
       const host = { project: projectId, hostname, id, limit: HOSTS_MAX };
       const added = await hostAdministration(store, identity.audit).add(identity.actor, host);
       if (added.kind === 'full')
@@ -54,7 +54,7 @@ const deleteHost = command({
   check: locationProblems,
   run: ({ project, ...location }, [given = ''], io) =>
     withInstallation(location, io, async ({ identity, store }) => {
-      const { id: projectId } = identity.administration.project(project);
+      const { id: projectId } = identity.administration.projectNamed(project);
       const host = (await store.hosts(projectId)).find((one) => one.id === given || one.hostname === given);
       if (host === undefined) {
         throw new UserError(`the project has no host '${given}' ('wafstat host list' shows the hosts)`);

@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ListenAddress } from '../config.ts';
+import { isLoopback } from '../loopback.ts';
 import { UserError } from './command.ts';
 
 /** How often to look for a renewed certificate. */
@@ -18,6 +19,12 @@ export async function checkCanListen(option: string, address: ListenAddress): Pr
     cannotListen(option, address, error),
   );
   await new Promise((resolve) => probe.close(resolve));
+}
+
+/** Null: nobody else can reach the address. */
+export function metricsWarning({ host, port }: ListenAddress): string | null {
+  if (isLoopback(host)) return null;
+  return `everyone who can reach ${host}:${port} can read the metrics, with the names of projects and sources`;
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {

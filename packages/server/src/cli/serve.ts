@@ -12,7 +12,6 @@ import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts'
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
-import { isLoopback } from '../loopback.ts';
 import type { Metrics, MetricsJson } from '../metrics/metrics.ts';
 import type { ProjectLabels } from '../metrics/store-metrics.ts';
 import { printable } from '../printable.ts';
@@ -31,7 +30,14 @@ import {
   withInstallation,
   withStore,
 } from './installation.ts';
-import { addressOf, cannotListen, certificateOf, checkCanListen, reloadCertificate } from './listeners.ts';
+import {
+  addressOf,
+  cannotListen,
+  certificateOf,
+  checkCanListen,
+  metricsWarning,
+  reloadCertificate,
+} from './listeners.ts';
 import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
 import {
   type ConsoleUrl,
@@ -374,11 +380,8 @@ async function listenForMetrics(
     cannotListen('--metrics-listen', address, error),
   );
   log.info(`metrics are at ${addressOf(server, address.host, false)}/metrics`);
-  if (!isLoopback(address.host)) {
-    log.warn(
-      `everyone who can reach ${address.host}:${address.port} can read the metrics, with the names of projects and sources`,
-    );
-  }
+  const warning = metricsWarning(address);
+  if (warning !== null) log.warn(warning);
   return server;
 }
 

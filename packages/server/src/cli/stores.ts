@@ -94,7 +94,7 @@ export const copyCommand = command({
     const location =
       data === undefined ? { ...values, store: values.to } : ({ store: 'lmdb', data } as const);
     return withInstallation(location, io, async ({ identity, store: opened }) => {
-      const { id: project } = identity.administration.project(name);
+      const { id: project } = identity.administration.projectNamed(name);
       const open = async (store: (typeof STORES)[number]) =>
         store === location.store ? opened : openStore({ ...values, store }, '', io);
       const from = await open(sourceStore(values));

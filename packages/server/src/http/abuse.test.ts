@@ -161,7 +161,10 @@ describe('logins', () => {
     expect(opened.statusCode).toBe(401);
     await settled(crowd);
     // A changed password ends it.
-    await identity.administration.setPassword(identity.administration.user('admin').id, 'another password');
+    await identity.administration.setPassword(
+      identity.administration.userNamed('admin').id,
+      'another password',
+    );
     await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
     const again = await crowded();
     expect((await signIn(device)).statusCode).toBe(429);
@@ -207,7 +210,7 @@ describe('logins', () => {
 
   test('signatures are never throttled: wrong ones do not delay valid ones', async () => {
     const { access, secret } = await identity.administration.addKey(
-      identity.administration.user('admin').id,
+      identity.administration.userNamed('admin').id,
       '',
     );
     const url = `http://localhost:80/v1/${project}/connections`;
@@ -247,7 +250,7 @@ describe('access keys', () => {
   async function manage(
     headers: (method: 'POST' | 'GET' | 'PUT' | 'DELETE', url: string, body: string) => Promise<object>,
   ) {
-    const userId = identity.administration.user('admin').id;
+    const userId = identity.administration.userNamed('admin').id;
     const { access } = await identity.administration.addKey(userId, 'target');
     const calls = [
       ['POST', PATH, JSON.stringify({ credential: { user_id: userId } })],
@@ -272,7 +275,7 @@ describe('access keys', () => {
   });
 
   test('are not managed with an access key', async () => {
-    const own = await identity.administration.addKey(identity.administration.user('admin').id, 'own');
+    const own = await identity.administration.addKey(identity.administration.userNamed('admin').id, 'own');
     const responses = await manage((method, path, body) =>
       sign({ method, url: `http://localhost:80${path}`, ...(body ? { body: Buffer.from(body) } : {}) }, own, {
         now: () => clock.now,
@@ -331,7 +334,7 @@ describe('headers', () => {
   test('tokens and secrets are not cached', async () => {
     const issued = await login({ scope: { domain: { id: domain } } });
     const headers = { 'x-auth-token': String(issued.headers['x-subject-token']) };
-    const payload = { credential: { user_id: identity.administration.user('admin').id } };
+    const payload = { credential: { user_id: identity.administration.userNamed('admin').id } };
     const responses = [
       issued,
       await app.inject({

@@ -127,7 +127,7 @@ describe('a signed request', () => {
   async function signed(
     change: { secret?: string; body?: Buffer; at?: number; method?: 'GET' | 'POST' } = {},
   ) {
-    const user = identity.administration.user('admin');
+    const user = identity.administration.userNamed('admin');
     const [known] = identity.administration.keysOf(user.id);
     if (known) await identity.administration.removeKey(known.access);
     const key = await identity.administration.addKey(user.id, '');
@@ -196,7 +196,7 @@ describe('a signed request', () => {
     expect((await send(headers)).json().error_msg).toBe('the access key is disabled');
     await administration.removeKey(key.access);
     expect((await send(headers)).json().error_msg).toBe('unknown access key');
-    const { domain_id } = administration.user('admin');
+    const { domain_id } = administration.userNamed('admin');
     const roles = { [project]: ['reader' as const] };
     const carol = await administration.addUser({
       name: 'carol',
@@ -218,19 +218,22 @@ describe('a signed request', () => {
 
   test('of a user without a role in the project is a 403 that does not reveal whether the project exists', async () => {
     const { key } = await signed();
-    await identity.administration.addProject((await identity.administration.domain('default')).id, 'other');
+    await identity.administration.addProject(
+      (await identity.administration.domainNamed('default')).id,
+      'other',
+    );
     const bob = await identity.administration.addUser({
       name: 'bob',
-      domain_id: identity.administration.domain('default').id,
+      domain_id: identity.administration.domainNamed('default').id,
       access: 'both',
       password: 'password',
-      roles: { [identity.administration.project('other').id]: ['reader'] },
+      roles: { [identity.administration.projectNamed('other').id]: ['reader'] },
     });
     const bobKey = await identity.administration.addKey(bob.id, '');
     for (const [path, want] of [
       [project, 403],
       ['f'.repeat(32), 403],
-      [identity.administration.project('other').id, 200],
+      [identity.administration.projectNamed('other').id, 200],
     ] as const) {
       const target = `http://waf.example.com/v1/${path}/connections`;
       const added = await sign({ method: 'GET', url: target }, bobKey, { now: () => clock.now });

@@ -43,6 +43,7 @@ import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
 import { alsoForSessions, mount, routeRefusals } from './route.ts';
 import { noConsoleRoutes, serviceRoutes } from './service-routes.ts';
+import { Admission } from './statistics/admission.ts';
 import { inventoryRoutes } from './statistics/inventory-routes.ts';
 import { statisticsRoutes } from './statistics/routes.ts';
 
@@ -205,7 +206,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
   };
-  mount(app, alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]));
+  const admission = new Admission();
+  mount(app, alsoForSessions([...statisticsRoutes(store, now, admission), ...inventoryRoutes(store)]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -225,7 +227,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...accessKeyRoutes(identity),
           ...lookupRoutes(identity, catalog),
           ...changeRoutes(identity, store, catalog),
-          ...consoleRoutes(identity, store, now, options.installed),
+          ...consoleRoutes(identity, store, admission, now, options.installed),
         ]
       : noConsoleRoutes()),
     ...serviceRoutes(store, identity, catalog, () => {

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError, malformed, retryLater } from '../errors.ts';
-import { IdentityNotWritable, IdentityUnavailable } from '../identity/errors.ts';
+import { IdentityNotWritable, IdentityUnavailable, UnknownRecord } from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
@@ -18,6 +18,8 @@ const OUTCOME_UNKNOWN =
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
+  // Deleted since the request was checked.
+  if (error instanceof UnknownRecord) return new ApiError('WAF.4000', error.message);
   if (error instanceof QueryTooLarge) return new ApiError('WAF.1025', error.message);
   if (error instanceof StoreDamaged) {
     const advice = "the operator must run 'wafstat verify' (the log says where)";

@@ -8,8 +8,9 @@ import {
   type AuditTrail,
   newAuditEntry,
 } from '../audit/audit-trail.ts';
+import { hasInvisible } from '../event.ts';
 import type { Store } from '../store/store.ts';
-import { IdentityError, KeyLimitError } from './errors.ts';
+import { IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
 import {
   type AccessKey,
@@ -195,6 +196,7 @@ export class Administration {
   ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
+      if (verb === 'grant' && !this.#store.project(scopeId)) this.domain(scopeId);
       const before = user.roles[scopeId] ?? [];
       const after =
         verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
@@ -266,31 +268,28 @@ export class Administration {
     });
   }
 
-  /** The project's counts stay until their retention ends, but nobody can query them. Its top lists are deleted. */
+  /**
+   * The project's counts stay until their retention ends, but nobody can query them. Its top lists are deleted last, because
+   * the change may be refused. If that fails, they are out of reach like the counts, and expire with their own retention.
+   */
   async removeProject(
     id: string,
-    store: Pick<Store, 'deleteTopLists'>,
+    store: Pick<Store, 'deleteDetails'>,
     confirmation: Confirmation = {},
   ): Promise<void> {
-    await this.#prepareChange('project.delete', { type: 'project', id }, async () => {
-      this.#checkProjects(this.project(id), confirmation);
-      // First, so that the change can be repeated if the store fails.
-      await store.deleteTopLists(id);
-      return (write, entry) => {
-        const project = this.project(id);
-        entry.object.name = project.name;
-        this.#checkProjects(project, confirmation);
-        for (const user of this.#store.users()) {
-          if (user.roles[id] === undefined) continue;
-          const { [id]: _, ...roles } = user.roles;
-          write.put('user', { ...user, roles });
-        }
-        write.remove('project', project);
-        entry.before = { domain_id: project.domain_id, enabled: project.enabled };
-      };
+    await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
+      const project = this.project(id);
+      entry.object.name = project.name;
+      this.#checkProjects(project, confirmation);
+      for (const user of this.#store.users()) {
+        if (user.roles[id] === undefined) continue;
+        const { [id]: _, ...roles } = user.roles;
+        write.put('user', { ...user, roles });
+      }
+      write.remove('project', project);
+      entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
-    // Those of events that were counted in the meantime.
-    await store.deleteTopLists(id);
+    await store.deleteDetails(id);
   }
 
   async removeDomain(id: string): Promise<void> {
@@ -309,7 +308,7 @@ export class Administration {
   /** The only time that the secret is returned. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
-      checkText('description', description, 0, DESCRIPTION_LENGTH_MAX);
+      checkDescription(description);
       const { access, secret } = generateKeyPair();
       const user = this.user(userId);
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
@@ -327,7 +326,7 @@ export class Administration {
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
     return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
-      checkText('description', change.description ?? '', 0, DESCRIPTION_LENGTH_MAX);
+      checkDescription(change.description ?? '');
       const before = this.#key(access);
       const key = { ...before, ...change };
       write.putKey(key);
@@ -395,7 +394,10 @@ export class Administration {
   #checkAdministrators(before: User, after: User | null, { confirm }: Confirmation): void {
     const { domain_id } = before;
     const administers = (user: User) => user.enabled && administersDomain(user, domain_id);
-    const others = this.#store.users().filter(({ id }) => id !== before.id);
+    // The console is for users of the domain only.
+    const others = this.#store
+      .users()
+      .filter((user) => user.domain_id === domain_id && user.id !== before.id);
     if (!administers(before) || (after && administers(after)) || others.some(administers)) return;
     this.#checkConfirmed(
       confirm,
@@ -452,45 +454,54 @@ export class Administration {
     return byName(this.#store.users());
   }
 
-  /** Accepts an ID or a name, like `project` and `user`, which reject a name that several domains use. */
-  domain(idOrName: string): Domain {
-    const domain = this.#store.domain(idOrName) ?? this.#store.domainByName(idOrName);
-    if (domain === undefined) {
-      throw new IdentityError(`unknown domain '${idOrName}' ('wafstat domain list' shows the domains)`);
-    }
-    return domain;
+  domain(id: string): Domain {
+    return known('domain', id, this.#store.domain(id));
+  }
+
+  project(id: string): Project {
+    return known('project', id, this.#store.project(id));
+  }
+
+  user(id: string): User {
+    return known('user', id, this.#store.user(id));
+  }
+
+  /**
+   * By ID or name, like `projectNamed` and `userNamed`, which reject a name that several domains use. For the command line
+   * only: a record of another domain may have the ID of a deleted record as its name.
+   */
+  domainNamed(idOrName: string): Domain {
+    return this.#store.domain(idOrName) ?? onlyNamed('domain', idOrName, this.#store.domains());
+  }
+
+  projectNamed(idOrName: string): Project {
+    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
+  }
+
+  userNamed(idOrName: string): User {
+    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
   }
 
   /** The given domain; by default the only one. */
   onlyDomain(idOrName: string | undefined): Domain {
-    if (idOrName !== undefined) return this.domain(idOrName);
+    if (idOrName !== undefined) return this.domainNamed(idOrName);
     const [domain, another] = this.#store.domains();
     if (domain === undefined || another)
       throw new IdentityError('there are several domains: choose one with --domain');
     return domain;
   }
 
-  project(idOrName: string): Project {
-    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
-  }
-
-  user(idOrName: string): User {
-    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
-  }
-
   #key(access: string): AccessKey {
-    const key = this.#store.key(access);
-    if (key === undefined) throw new IdentityError(`unknown access key '${access}'`);
-    return key;
+    return known('access key', access, this.#store.key(access));
   }
 
   #newProject(domain_id: string, name: string): Project {
-    checkText('project name', name, 1, NAME_LENGTH_MAX);
+    checkName('project', name);
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
   async #newUser({ password, ...given }: NewUser): Promise<User> {
-    checkText('user name', given.name, 1, NAME_LENGTH_MAX);
+    checkName('user', given.name);
     const password_hash = await this.#hash(password);
     const created = this.#dependencies.now();
     return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
@@ -511,7 +522,7 @@ function checkIsNew(what: string, name: string, existing: object | undefined): v
 }
 
 function newDomain(name: string): Domain {
-  checkText('domain name', name, 1, NAME_LENGTH_MAX);
+  checkName('domain', name);
   return { id: newId(), name, enabled: true };
 }
 
@@ -523,17 +534,31 @@ function newId(): string {
   return randomBytes(16).toString('hex');
 }
 
-function checkText(what: string, text: string, lengthMin: number, lengthMax: number): void {
-  if (text.length >= lengthMin && text.length <= lengthMax && !UNPRINTABLE.test(text)) return;
+/** Two names must not look the same. */
+function checkName(what: string, name: string): void {
+  const { length } = name;
+  if (length > 0 && length <= NAME_LENGTH_MAX && !hasInvisible(name) && name.trim() === name) return;
   throw new IdentityError(
-    `the ${what} must have ${lengthMin} to ${lengthMax} characters, without control or format characters`,
+    `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, without invisible characters, and no space at its ends`,
   );
+}
+
+function checkDescription(text: string): void {
+  if (text.length <= DESCRIPTION_LENGTH_MAX && !UNPRINTABLE.test(text)) return;
+  throw new IdentityError(
+    `the description must have 0 to ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
+  );
+}
+
+function known<T>(what: string, id: string, found: T | undefined): T {
+  if (found === undefined) throw new UnknownRecord(`unknown ${what} '${id}'`);
+  return found;
 }
 
 function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
   const [one, another] = all.filter((candidate) => candidate.name === name);
   if (one === undefined)
-    throw new IdentityError(`unknown ${what} '${name}' ('wafstat ${what} list' shows the ${what}s)`);
+    throw new UnknownRecord(`unknown ${what} '${name}' ('wafstat ${what} list' shows the ${what}s)`);
   if (another) throw new IdentityError(`several domains have a ${what} '${name}': use its ID`);
   return one;
 }

@@ -3,6 +3,9 @@
 /** A change that is not possible; the message is for the person who requested it. */
 export class IdentityError extends Error {}
 
+/** There is no such record, or no longer. */
+export class UnknownRecord extends IdentityError {}
+
 /** The message is the error code that clients of the API family expect when a user has two keys already. */
 export class KeyLimitError extends IdentityError {}
 

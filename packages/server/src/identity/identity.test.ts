@@ -428,11 +428,11 @@ describe('administration', () => {
     const another = await administration.addDomain('another');
     await administration.addProject(another.id, 'default');
     expect(administration.project(project.id).name).toBe('default');
-    expect(() => administration.project('default')).toThrow(
+    expect(() => administration.projectNamed('default')).toThrow(
       "several domains have a project 'default': use its ID",
     );
-    expect(() => administration.project('none')).toThrow("unknown project 'none'");
-    expect(administration.user('alice').id).toBe(user.id);
+    expect(() => administration.projectNamed('none')).toThrow("unknown project 'none'");
+    expect(administration.userNamed('alice').id).toBe(user.id);
     for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb']) {
       await expect(administration.addProject(domain.id, name)).rejects.toThrow('1 to 64 characters');
     }
@@ -500,10 +500,36 @@ describe('administration', () => {
     expect(await authenticator.rolesInProject(await admit(), project.id)).toEqual([]);
   });
 
+  test('refuses names that look like others', async () => {
+    const { administration, domain } = await setUp();
+    const names = [
+      ' shop',
+      'shop ',
+      ' ',
+      'sh\u200bop',
+      'sh\u00a0op',
+      'sh\u115fop',
+      'shop\ufe0f',
+      'a\u2028b',
+      '',
+    ];
+    const given = { domain_id: domain.id, access: 'both', password: 'password', roles: {} } as const;
+    for (const name of names) {
+      const rule = '1 to 64 characters, without invisible characters, and no space at its ends';
+      await expect(administration.addProject(domain.id, name)).rejects.toThrow(
+        `project name must have ${rule}`,
+      );
+      await expect(administration.addUser({ ...given, name })).rejects.toThrow(`user name must have ${rule}`);
+      await expect(administration.addDomain(name)).rejects.toThrow(`domain name must have ${rule}`);
+    }
+    for (const name of ['the shop', 'Äpfel 苹果 😀'])
+      expect((await administration.addProject(domain.id, name)).name).toBe(name);
+  });
+
   test('deletes the keys of a user and the roles in a project with them; a domain must be empty', async () => {
     const { administration, user, project, domain } = await setUp();
     const key = await administration.addKey(user.id, '');
-    await administration.removeProject(project.id, { deleteTopLists: async () => {} });
+    await administration.removeProject(project.id, { deleteDetails: async () => {} });
     expect(administration.user(user.id).roles).toEqual({});
     await administration.removeUser(user.id);
     expect(() => administration.key(key.access)).toThrow('unknown access key');

@@ -130,7 +130,7 @@ test('a source keeps the beginning of one dropped line per reason, without queri
   for (const attackSources of ['full', 'prefix', 'off'] as const) {
     const store = memoryStore(() => NOW);
     const earlier = { project: 'p', source: { name: 's', format: 'events' }, events: [], dropped: {} };
-    await store.append({ ...earlier, examples: { bad_attack: 'old' } });
+    await store.append({ ...earlier, examples: { bad_attack: { text: 'old', time: NOW - 1 } } });
     const limits = { retentionMs: 180 * DAY_MS, hostsMax: 2, attackSources };
     const pipeline = new Pipeline(store, limits, () => NOW);
     const lines = [long, '{"time": 1', '{}'].map((text, i) => ({ number: i + 1, text }));
@@ -142,7 +142,8 @@ test('a source keeps the beginning of one dropped line per reason, without queri
     const reasons = ['bad_attack', ...Object.keys(source?.dropped ?? {})];
     expect(examples).toHaveLength(attackSources === 'full' ? reasons.length : 0);
     if (attackSources !== 'full') continue;
-    expect(examples.some((text) => text.startsWith('192.0.2.1 GET /a?... %E2%80%AEé'))).toBe(true);
-    for (const text of examples) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(256);
+    expect(examples.map(({ time }) => time).sort()).toEqual([NOW - 1, ...examples.slice(1).map(() => NOW)]);
+    expect(examples.some(({ text }) => text.startsWith('192.0.2.1 GET /a?... %E2%80%AEé'))).toBe(true);
+    for (const { text } of examples) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(256);
   }
 });

@@ -10,7 +10,7 @@ import {
   networkOf,
   normalHostname,
 } from '../event.ts';
-import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
+import { type Appended, type Batch, type DropExample, mergeFormats, type Store } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
 import { type Line, LineBlock, lineEnd, lineText } from './lines.ts';
@@ -67,7 +67,7 @@ export interface ReadLines {
   records: LogRecord[];
   outcome: Outcome;
   /** The beginning of the first dropped line, by reason. Without any if client addresses are not kept. */
-  examples: Partial<Record<DropReason, string>>;
+  examples: Partial<Record<DropReason, DropExample>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
 }
@@ -247,7 +247,7 @@ export class Pipeline {
     const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
     if (reason !== null) {
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-      if (text !== '' && this.#keepsExamples()) examples[reason] ??= dropExample(text);
+      if (text !== '' && this.#keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
         outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
     } else if (parsed.kind === 'record') {

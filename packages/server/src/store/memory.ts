@@ -29,6 +29,7 @@ import {
   type TopListName,
   topKey,
   updateSource,
+  withoutOldExamples,
 } from './store.ts';
 import { addCount, type CategoryCounts, TopSummary } from './top-lists.ts';
 import { addToRecords, decodeRecord, type HourAdditions, type Sections } from './top-records.ts';
@@ -353,9 +354,10 @@ export function memoryStore(now: () => number = Date.now): Store {
       }
     },
 
-    async deleteTopLists(project) {
+    async deleteDetails(project) {
       changes++;
       open(project).mentions = [];
+      deleteExamples(open(project), Number.POSITIVE_INFINITY);
     },
 
     async prune(before, { freeBefore = before, topListsBefore: listsBefore = before } = {}) {
@@ -365,6 +367,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       freedBefore = Math.max(freedBefore, Math.min(freeBefore, horizon));
       for (const project of projects.values()) {
         project.events = project.events.filter(({ time }) => time >= freedBefore);
+        deleteExamples(project, listsBefore);
       }
     },
 
@@ -394,6 +397,10 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
   };
   return store;
+}
+
+function deleteExamples(project: { sources: Source[] }, before: number): void {
+  project.sources = project.sources.map((source) => withoutOldExamples(source, before) ?? source);
 }
 
 function mentionsOf({ time, hostId, attack, count, details = {} }: Event): Mention[] {

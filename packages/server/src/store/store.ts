@@ -140,14 +140,14 @@ export interface Store {
   /** Replaces slices with those from another store. Those before the horizon are left out. */
   putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
 
-  /** Deletes the top lists of a project in short steps. Its counts stay. */
-  deleteTopLists(project: string): Promise<void>;
+  /** Deletes the top lists and the examples of dropped lines of a project in short steps. Its counts stay. */
+  deleteDetails(project: string): Promise<void>;
 
   /**
    * Moves the horizon forward to `before`: no later query counts an event before it. Frees the space of everything
    * before `freeBefore` (default: the horizon) in short steps that let other work run in between. Deletes the top lists
-   * of hours that begin before `topListsBefore` (default: the horizon), for good. Resolves when all is freed or `stop`
-   * is aborted.
+   * of hours that begin before `topListsBefore` (default: the horizon), and examples of lines that were dropped before it,
+   * for good. Resolves when all is freed or `stop` is aborted.
    */
   prune(before: number, options?: PruneOptions): Promise<void>;
 
@@ -330,7 +330,7 @@ export interface Batch {
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
   /** The beginning of one of the dropped lines, by reason. Null deletes those that the source has. */
-  examples?: Readonly<Record<string, string>> | null | undefined;
+  examples?: Readonly<Record<string, DropExample>> | null | undefined;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
@@ -493,10 +493,17 @@ export interface Source {
   without_host: number;
   dropped: Record<string, number>;
   /** The beginning of the latest dropped line, by reason. */
-  examples: Record<string, string>;
+  examples: Record<string, DropExample>;
   /** Times of the earliest and the latest event, null if every record was dropped. */
   first_seen: number | null;
   last_seen: number | null;
+}
+
+/** Can have personal data, so it is kept no longer than top lists. */
+export interface DropExample {
+  text: string;
+  /** When the line was dropped. */
+  time: number;
 }
 
 /** The sources of a project, sorted by name, without their hosts, which may be many. */
@@ -609,6 +616,16 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
     if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
   }
   return updated;
+}
+
+/** The source without examples from before `before`; undefined if it has none. */
+export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
+  source: S,
+  before: number,
+): S | undefined {
+  const all = Object.entries(source.examples ?? {});
+  const kept = all.filter(([, { time }]) => time >= before);
+  return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
 }
 
 /** Events with this total count, for `events`: a single one may be too large. */

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Actor, LoginSource } from '../../audit/audit-trail.ts';
 import { malformed } from '../../errors.ts';
 import type { Administration, AdministrationView } from '../../identity/administration.ts';
-import { IdentityError } from '../../identity/errors.ts';
+import { IdentityError, UnknownRecord } from '../../identity/errors.ts';
 import { callerOf } from '../route.ts';
 
 export function actorOf(request: FastifyRequest): Actor {
@@ -22,7 +22,7 @@ export function loginSource(request: FastifyRequest): LoginSource {
   return { via: 'api', address: request.ip, request_id: request.id };
 }
 
-/** Runs a change on behalf of the caller. A change that is not possible becomes a 400. */
+/** Runs a change on behalf of the caller. A change that is not possible becomes a 400, of an unknown record a 404. */
 export async function administer<T>(
   administration: AdministrationView,
   request: FastifyRequest,
@@ -31,7 +31,7 @@ export async function administer<T>(
   try {
     return await change(administration.as(actorOf(request)));
   } catch (error) {
-    if (error instanceof IdentityError) throw malformed(error.message);
+    if (error instanceof IdentityError && !(error instanceof UnknownRecord)) throw malformed(error.message);
     throw error;
   }
 }

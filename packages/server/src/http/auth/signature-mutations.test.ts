@@ -41,8 +41,8 @@ beforeAll(async () => {
   const { administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
   project = (await administration.bootstrap(names, 'password')).project.id;
-  otherProject = (await administration.addProject(administration.domain('default').id, 'other')).id;
-  const user = administration.user('admin');
+  otherProject = (await administration.addProject(administration.domainNamed('default').id, 'other')).id;
+  const user = administration.userNamed('admin');
   key = await administration.addKey(user.id, '');
   otherKey = await administration.addKey(user.id, '');
   store = memoryStore(() => clock.now);

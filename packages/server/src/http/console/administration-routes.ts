@@ -57,10 +57,11 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
     return [domainId, ...inDomain(administration.projects(), domainId).map(({ id }) => id)];
   }
 
-  /** Accepts roles in the domain and its projects. */
+  /** Accepts roles in the domain and its projects. An empty object takes all of them away. */
   function parseRoles(fields: unknown, domainId: string): Roles {
-    const given = valueAt(fields, 'roles') ?? {};
-    if (typeof given !== 'object' || given === null)
+    const given = valueAt(fields, 'roles');
+    if (given === undefined) return {};
+    if (typeof given !== 'object' || given === null || Array.isArray(given))
       throw malformed('roles must be an object: lists of roles by project ID');
     const scopes = new Set(scopesOf(domainId));
     const entries = Object.entries(given).map(([scope, roles]): [string, Role[]] => {

@@ -7,6 +7,7 @@ import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
 import { type ContentCoding, createNegotiation } from '../send.ts';
+import type { Admission } from '../statistics/admission.ts';
 import { keyRoutes, sessionRoutes } from './account-routes.ts';
 import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';
@@ -62,13 +63,14 @@ interface StaticFile {
 export function consoleRoutes(
   identity: RequestIdentity,
   store: Store,
+  admission: Admission,
   now: () => number,
   installed: Installed | undefined,
 ): Route[] {
   const api = [
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
-    ...hostRoutes(store, identity.audit, now),
+    ...hostRoutes(store, admission, identity.audit, now),
     ...sourceRoutes(identity, store, now, installed),
     ...administrationRoutes(identity, store),
   ];

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { queryAdmitted } from '../../diagnostics.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
@@ -75,6 +76,44 @@ describe('a session', () => {
     const url = `/console/api/projects/${project}/hosts/figures?recent=yesterday`;
     const figures = await app.inject({ url, headers: { cookie: await cookie() } });
     expect(figures.json()).toEqual({ requests: [1], attacks: [0], items: [] });
+  });
+
+  test('shares the limit of queries with the API when it gets figures', async () => {
+    const headers = { cookie: await cookie() };
+    const figures = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
+    const { series } = store;
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    store.series = async (query) => gate.then(() => series(query));
+    const calls = Array.from({ length: 66 }, (_, i) =>
+      app.inject({
+        url: i % 2 ? figures : `/v1/${project}/waf/event/timeline?from=0&to=${i}&step=1`,
+        headers,
+      }),
+    );
+    expect((await Promise.race(calls)).json().error_code).toBe('WAF.3004');
+    open();
+    const statuses = (await Promise.all(calls)).map(({ statusCode }) => statusCode);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(2);
+  });
+
+  test('lets others take their turn between the figures of two hosts', async () => {
+    const headers = { cookie: await cookie() };
+    for (const hostname of ['a', 'b', 'c']) await store.addHost({ project, hostname, limit: 9 });
+    const { series } = store;
+    store.series = async (query) => {
+      // Longer than a turn of the event loop should take.
+      for (const end = performance.now() + 6; performance.now() < end; );
+      return series(query);
+    };
+    let admitted = 0;
+    const end = queryAdmitted.subscribe(() => void admitted++);
+    const url = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
+    expect((await app.inject({ url, headers })).json().items).toHaveLength(3);
+    end();
+    expect(admitted).toBe(4);
   });
 
   test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
@@ -237,7 +276,30 @@ describe('the calls of the console', () => {
     expect((await call('DELETE', path)).statusCode).toBe(204);
   });
 
+  test('only an object changes roles, and an empty one takes all away', async () => {
+    const roles = { [ids.project]: ['reader'] };
+    const { id } = await addUser('alice', roles);
+    for (const wrong of [null, [], 'reader', [['reader']]]) {
+      const refused = await call('PUT', `users/${id}`, { roles: wrong });
+      expect([refused.statusCode, refused.json().error_msg]).toEqual([
+        400,
+        expect.stringContaining('roles must be an object'),
+      ]);
+    }
+    expect((await call('PUT', `users/${id}`, { enabled: true })).json().roles).toEqual(roles);
+    expect((await call('PUT', `users/${id}`, { roles: {} })).json().roles).toEqual({});
+  });
+
   test('nobody locks everyone out by accident', async () => {
+    // Only users of the domain can manage it in the console.
+    const foreign = await identity.administration.addDomain('foreign');
+    await identity.administration.addUser({
+      name: 'operator',
+      domain_id: foreign.id,
+      access: 'both',
+      password: 'password',
+      roles: { [ids.domain]: ['admin'] },
+    });
     const refusals = [
       await call('PUT', `users/${ids.admin}`, { enabled: false }),
       await call('DELETE', `users/${ids.admin}?confirm=admin`),
@@ -262,7 +324,7 @@ describe('the calls of the console', () => {
       source: { name: 'web1', format: 'auto' },
       events: [],
       dropped: { not_json: 2 },
-      examples: { not_json: 'oops' },
+      examples: { not_json: { text: 'oops', time: 1 } },
     });
     const { password } = await addUser('alice', { [ids.project]: ['reader'] });
     const alice = await signIn('alice', password);
@@ -307,7 +369,7 @@ describe('the calls of the console', () => {
       'already has 2 access keys',
     );
     // A user of the same name who can do more gets no key.
-    const id = identity.administration.user('ingest-default').id;
+    const id = identity.administration.userNamed('ingest-default').id;
     await identity.administration.changeRole('grant', id, ids.project, 'reader');
     for (const click of ['first', 'second']) {
       const { user } = (await call('POST', `projects/${ids.project}/ingest-key`)).json();

@@ -1,5 +1,4 @@
 /** Adds, renames and deletes hosts, and returns the numbers of all hosts at once. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { hostAdministration } from '../../audit/host-administration.ts';
 import { ApiError, malformed } from '../../errors.ts';
@@ -9,7 +8,8 @@ import { actorOf } from '../auth/actor.ts';
 import { parseJson, textAt } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { parseTimelineQuery, parseWhole, queryOf } from '../query.ts';
-import { pathParameter, type Route } from '../route.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
+import type { Admission } from '../statistics/admission.ts';
 
 const PATH = '/console/api/projects/:project_id/hosts';
 
@@ -17,10 +17,15 @@ const PATH = '/console/api/projects/:project_id/hosts';
 const HOSTS_MAX = 100_000;
 /** Enough for a small chart; limits the size of a response. */
 const POINTS_MAX = 100;
-/** About 5 ms of work before other requests get their turn. */
-const HOSTS_PER_TURN = 64;
+/** Work before other queries get their turn. */
+const TURN_MS_MAX = 5;
 
-export function hostRoutes(store: Store, audit: AuditTrail, now: () => number): Route[] {
+export function hostRoutes(
+  store: Store,
+  admission: Admission,
+  audit: AuditTrail,
+  now: () => number,
+): Route[] {
   const administration = hostAdministration(store, audit);
   return [
     {
@@ -34,18 +39,32 @@ export function hostRoutes(store: Store, audit: AuditTrail, now: () => number): 
        */
       async handler(request) {
         const project = pathParameter(request, 'project_id');
-        const query = queryOf(request);
-        const { from, to, hosts: filter } = parseTimelineQuery(query, now());
-        const edges = equalParts(from, to, parseWhole(query, 'points', 1, 1, POINTS_MAX));
-        const hosts = (await store.hosts(project)).filter(({ id }) => filter?.includes(id) ?? true);
-        const items = [];
-        for (const [i, { id, hostname }] of hosts.entries()) {
-          if (i % HOSTS_PER_TURN === HOSTS_PER_TURN - 1) await nextTurn();
-          const { requests, attacks } = await store.series({ project, hosts: [id], edges });
-          items.push({ id, hostname, requests: [...requests], attacks: [...attacks] });
+        const admit = <T>(compute: () => Promise<T>) =>
+          admission.run(project, callerOf(request).user.id, compute);
+        const figuresOf = async (selected: readonly string[] | undefined, edges: readonly number[]) => {
+          const { requests, attacks } = await store.series({ project, hosts: selected, edges });
+          return { requests: [...requests], attacks: [...attacks] };
+        };
+        const { edges, hosts, total } = await admit(async () => {
+          const query = queryOf(request);
+          const { from, to, hosts: filter } = parseTimelineQuery(query, now());
+          const edges = equalParts(from, to, parseWhole(query, 'points', 1, 1, POINTS_MAX));
+          const wanted = filter && new Set(filter);
+          const hosts = (await store.hosts(project)).filter(({ id }) => wanted?.has(id) ?? true);
+          return { edges, hosts, total: await figuresOf(filter, edges) };
+        });
+        const items: object[] = [];
+        // One admission for all hosts would keep other queries waiting until they are shed.
+        while (items.length < hosts.length) {
+          await admit(async () => {
+            const end = performance.now() + TURN_MS_MAX;
+            for (const { id, hostname } of hosts.slice(items.length)) {
+              items.push({ id, hostname, ...(await figuresOf([id], edges)) });
+              if (performance.now() >= end) break;
+            }
+          });
         }
-        const total = await store.series({ project, hosts: filter, edges });
-        return { requests: [...total.requests], attacks: [...total.attacks], items };
+        return { ...total, items };
       },
     },
     {

@@ -5,7 +5,7 @@ import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import { administersDomain, type Project, rolesIn, type User } from '../../identity/records.ts';
 import { generatePassword } from '../../identity/secrets.ts';
-import type { Store } from '../../store/store.ts';
+import type { Source, Store } from '../../store/store.ts';
 import { administer } from '../auth/actor.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, pathParameter, type Route } from '../route.ts';
@@ -33,7 +33,7 @@ export function sourceRoutes(
     const canOnlySend = ({ enabled, access, roles }: User) =>
       enabled && access === 'programmatic' && isDeepStrictEqual(roles, { [id]: ['ingest'] });
     // Names have at most 64 characters.
-    const names = [`ingest-${name}`.slice(0, 64), `ingest-${id.slice(0, 16)}`];
+    const names = [`ingest-${name}`.slice(0, 64).trimEnd(), `ingest-${id.slice(0, 16)}`];
     const shippers = names.map((one) => ({ name: one, user: users.find((user) => user.name === one) }));
     const shipper = shippers.find(({ user }) => user === undefined || canOnlySend(user));
     if (shipper) return shipper;
@@ -58,7 +58,10 @@ export function sourceRoutes(
         // Log lines hold personal data: only administrators see examples.
         return {
           now: now(),
-          items: sources.map(({ examples, ...source }) => ({ ...source, examples: isAdmin ? examples : {} })),
+          items: sources.map(({ examples, ...source }) => ({
+            ...source,
+            examples: isAdmin ? textsOf(examples) : {},
+          })),
         };
       },
     },
@@ -110,4 +113,8 @@ export function sourceRoutes(
       },
     },
   ];
+}
+
+function textsOf(examples: Source['examples']): Record<string, string> {
+  return Object.fromEntries(Object.entries(examples).map(([reason, { text }]) => [reason, text]));
 }

@@ -39,8 +39,8 @@ beforeEach(async () => {
     { domain: 'default', project: 'default', user: 'admin' },
     'password',
   );
-  project = identity.administration.project('default').id;
-  key = await identity.administration.addKey(identity.administration.user('admin').id, '');
+  project = identity.administration.projectNamed('default').id;
+  key = await identity.administration.addKey(identity.administration.userNamed('admin').id, '');
   beforeAppend = () => {};
   const memory = memoryStore(() => NOW);
   store = {
@@ -323,7 +323,7 @@ test('a stranger who knows the ID of an access key can neither fill the memory n
   // Of 660 MB.
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(150_000_000);
   const signed = await sign({ method: 'POST', url, body }, key, { now: () => NOW });
-  const other = await identity.administration.addKey(identity.administration.user('admin').id, '');
+  const other = await identity.administration.addKey(identity.administration.userNamed('admin').id, '');
   const ofOther = await sign({ method: 'POST', url, body }, other, { now: () => NOW });
   // Another key from the same address has a separate share.
   const socket = await open();
@@ -340,7 +340,7 @@ test('a stranger who knows the ID of an access key can neither fill the memory n
 test('a signed push is refused before its body is sent if the key has no role', async () => {
   const bob = await identity.administration.addUser({
     name: 'bob',
-    domain_id: identity.administration.domain('default').id,
+    domain_id: identity.administration.domainNamed('default').id,
     access: 'both',
     password: 'password',
     roles: { [project]: ['reader'] },

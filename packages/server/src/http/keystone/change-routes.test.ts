@@ -223,3 +223,36 @@ test('readers, tokens of a project, exchanged tokens and other domains change no
   expect((await call('PUT', role)).status).toBe(404);
   expect(administration.users().map(({ name }) => name)).toEqual(['admin', 'reader', 'victim']);
 });
+
+test('a change while the user or project is deleted does not reach another domain, whose names are these IDs', async () => {
+  const { domain } = installation;
+  const { administration } = identity;
+  const foreign = await administration.addDomain('foreign');
+  const { id } = await addUser('alice');
+  const twin = await administration.addUser({
+    name: id,
+    domain_id: foreign.id,
+    access: 'both',
+    password: 'password',
+    roles: {},
+  });
+  const statuses = async (calls: Promise<{ status: number }>[]) =>
+    (await Promise.all(calls)).map(({ status }) => status);
+  const user = `/v3/users/${id}`;
+  const changed = await statuses([
+    call('DELETE', user),
+    call('PUT', `/v3/domains/${domain.id}/users/${id}/roles/admin`),
+    call('PATCH', user, { user: { password: 'another password' } }),
+    call('PATCH', user, { user: { enabled: false } }),
+    call('DELETE', user),
+  ]);
+  expect(changed).toEqual([204, 404, 404, 404, 404]);
+  expect(administration.users()).toContainEqual(twin);
+
+  const { body } = await call('POST', '/v3/projects', { project: { name: 'shop' } });
+  const project = `/v3/projects/${body.project.id}`;
+  const shop = await administration.addProject(foreign.id, body.project.id);
+  await administration.addProject(foreign.id, 'other');
+  expect(await statuses([call('DELETE', project), call('DELETE', project)])).toEqual([204, 404]);
+  expect(administration.projects()).toContainEqual(shop);
+});

@@ -5,7 +5,7 @@ import type { Store } from '../../store/store.ts';
 import { queryOf, type RawQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import { createNegotiation } from '../send.ts';
-import { Admission } from './admission.ts';
+import type { Admission } from './admission.ts';
 import { contentResponse, ResponseCache, sendResponse, toBytes } from './response-cache.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
@@ -24,9 +24,8 @@ export interface QueryHandlers {
   ): Handler;
 }
 
-export function createQueryHandlers(store: Store, now: () => number): QueryHandlers {
+export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
   const cache = new ResponseCache(store);
-  const admission = new Admission();
   const negotiate = createNegotiation();
 
   /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */

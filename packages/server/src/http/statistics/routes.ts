@@ -4,14 +4,15 @@ import { attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts
 import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
+import { Admission } from './admission.ts';
 import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoute } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { TimelineBlocks, type TimelineSeries } from './timeline-blocks.ts';
 import { topCalls } from './top-calls.ts';
 
-export function statisticsRoutes(store: Store, now: () => number): Route[] {
-  const { cached, uncached } = createQueryHandlers(store, now);
+export function statisticsRoutes(store: Store, now: () => number, admission = new Admission()): Route[] {
+  const { cached, uncached } = createQueryHandlers(store, admission, now);
   const blocks = new TimelineBlocks(store);
   const timeline: TimelineSeries = {
     name: 'timeline',

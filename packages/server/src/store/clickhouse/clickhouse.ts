@@ -6,7 +6,7 @@
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { NOT_DELETED } from '../postgres/hosts.ts';
-import { prune } from '../postgres/prune.ts';
+import { prune, pruneExamples } from '../postgres/prune.ts';
 import { recordMethods } from '../postgres/records.ts';
 import { pruneTopLists, topListMethods } from '../postgres/top-lists.ts';
 import {
@@ -127,6 +127,7 @@ export function clickhouseStore(
 
     prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
+        await pruneExamples(database, topListsBefore, stop);
         await compactor.addAll();
         await prune(database, before, freeBefore, stop, async (freed) => {
           for (let shard = 0; shard < shards.count && !stop?.aborted; shard++) {

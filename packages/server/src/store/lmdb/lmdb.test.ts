@@ -379,7 +379,7 @@ describe('the embedded store', () => {
     expect(await readsOf(100)).toBeLessThan(10);
     await writer.append(at('p', 50, '10.0.0.2'));
     expect(await readsOf(101)).toBeGreaterThan(90);
-    await writer.deleteTopLists('q');
+    await writer.deleteDetails('q');
     expect(await readsOf(101)).toBeLessThan(10);
     await schema.root.close();
     await writer.close();

@@ -37,7 +37,7 @@ import {
   renameHost,
 } from './hosts.ts';
 import { createPeakFinder } from './peaks.ts';
-import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
+import { deleteExamplesSteps, pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
 
@@ -212,8 +212,9 @@ export function lmdbStore(
 
     putTopSlices: (project, slices) => grow(() => putTopSlices(schema, project, slices)),
 
-    deleteTopLists: (project) =>
+    deleteDetails: (project) =>
       available(async () => {
+        for (const step of deleteExamplesSteps(schema, Number.POSITIVE_INFINITY, project)) await write(step);
         for (const step of deleteTopListsSteps(schema, project)) await write(step);
       }),
 

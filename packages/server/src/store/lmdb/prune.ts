@@ -1,5 +1,5 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
-import { dayOf, type PruneOptions, type Retention } from '../store.ts';
+import { dayOf, type PruneOptions, type Retention, withoutOldExamples } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
@@ -38,8 +38,30 @@ export function* pruneSteps(
       (key) => schema.cells.removeSync(key),
     );
   }
+  yield* deleteExamplesSteps(schema, topListsBefore);
   yield* pruneTopListsSteps(schema, topListsBefore, freed);
   yield* deleteBatchSteps(schema, dayOf(freed));
+}
+
+/** Of all projects, or of one. Each step is for a separate write transaction. */
+export function* deleteExamplesSteps(
+  schema: Schema,
+  before: number,
+  projectId?: string,
+): Generator<() => void> {
+  const scope = projectId === undefined ? undefined : schema.projects.get(projectId)?.scope;
+  if (projectId !== undefined && scope === undefined) return;
+  const range = scope === undefined ? {} : { start: [scope], end: [scope + 1] };
+  const old = [...schema.sources.getRange(range)].filter(({ value }) => withoutOldExamples(value, before));
+  for (let i = 0; i < old.length; i += RECORDS_PER_STEP) {
+    yield () => {
+      for (const { key } of old.slice(i, i + RECORDS_PER_STEP)) {
+        const source = schema.sources.get(key);
+        const changed = source && withoutOldExamples(source, before);
+        if (changed) schema.sources.putSync(key, changed);
+      }
+    };
+  }
 }
 
 /**

@@ -21,7 +21,7 @@ import { Counter } from './count.ts';
 import { dumpEvents } from './dump.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
-import { prune } from './prune.ts';
+import { prune, pruneExamples } from './prune.ts';
 import { recordMethods } from './records.ts';
 import { checkTables, dropPartitions, migrate as migrateTables, POSTGRES_TABLES } from './schema.ts';
 import { pruneTopLists, topListMethods } from './top-lists.ts';
@@ -132,6 +132,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
+        await pruneExamples(database, topListsBefore, stop);
         // Rows first: a backup delays the dropping of partitions, maybe for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
         await prune(database, before, freeBefore, stop, (freed) =>

@@ -1,7 +1,7 @@
 /** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 
 import type { Database } from '../../postgres/database.ts';
-import { dayOf, type Retention, type RetentionNote } from '../store.ts';
+import { dayOf, type Retention, type RetentionNote, type Source, withoutOldExamples } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
 const BATCHES_PER_STEP = 2_000;
@@ -34,6 +34,45 @@ export async function prune(
       await deleteBatches(database, project, day);
     }
   }
+}
+
+/** Of lines that were dropped before `before`, in all projects. */
+export async function pruneExamples(
+  database: Database,
+  before: number,
+  stop: AbortSignal | undefined,
+): Promise<void> {
+  const old = await database.run<{ project: string }>(
+    `SELECT DISTINCT project FROM sources WHERE EXISTS (
+       SELECT FROM json_each(record->'examples') e WHERE coalesce((e.value->>'time')::bigint, 0) < $1
+     )`,
+    [before],
+  );
+  for (const { project } of old) {
+    if (stop?.aborted) return;
+    await deleteExamples(database, project, before);
+  }
+}
+
+export function deleteExamples(database: Database, project: string, before: number): Promise<void> {
+  return database.transaction(async (run) => {
+    const [, sources] = await Promise.all([
+      lockProject(run, project),
+      run<{ name: string; record: Source }>('SELECT name, record FROM sources WHERE project = $1', [project]),
+    ]);
+    const changed = sources.flatMap(({ name, record }) => {
+      const kept = withoutOldExamples(record, before);
+      return kept ? [{ name, record: JSON.stringify(kept) }] : [];
+    });
+    await Promise.all([
+      run(
+        `UPDATE sources s SET record = c.record::json FROM unnest($2::text[], $3::text[]) AS c(name, record)
+         WHERE s.project = $1 AND s.name = c.name`,
+        [project, changed.map(({ name }) => name), changed.map(({ record }) => record)],
+      ),
+      run('COMMIT'),
+    ]);
+  });
 }
 
 /**

@@ -16,6 +16,7 @@ import {
 import { addChanges, lockProject } from './coordination.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
+import { deleteExamples } from './prune.ts';
 import { inPartitions, NO_HOST } from './schema.ts';
 
 /** `available` runs an action once the tables have been checked. */
@@ -23,7 +24,7 @@ export function topListMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
   queryBytesMax?: number,
-): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteTopLists'> {
+): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteDetails'> {
   const finder = new TopFinder<string>(
     (query, action) =>
       database.transaction(
@@ -40,7 +41,7 @@ export function topListMethods(
     },
 
     putTopSlices: (project, slices) => available(() => putTopSlices(database, project, slices)),
-    deleteTopLists: (project) => available(() => deleteTopLists(database, project)),
+    deleteDetails: (project) => available(() => deleteDetails(database, project)),
   };
 }
 
@@ -294,9 +295,10 @@ export async function pruneTopLists(
   return limit;
 }
 
-async function deleteTopLists(database: Database, project: string): Promise<void> {
+async function deleteDetails(database: Database, project: string): Promise<void> {
   const known = await database.run('SELECT FROM projects WHERE project = $1', [project]);
   if (known.length === 0) return;
+  await deleteExamples(database, project, Number.POSITIVE_INFINITY);
   for (let isDone = false; !isDone; ) isDone = await deleteSome(database, project, HOURS_END);
 }
 
