@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
 import type { Store } from '../../store/store.ts';
+import type { SharedParts } from '../shared-parts.ts';
 import { plainJson, TimelineBlocks, type TimelineSeries } from './timeline-blocks.ts';
 import { keyedTexts } from './timeline-json.ts';
 
@@ -23,6 +24,10 @@ afterAll(async () => {
   await store.close();
   rmSync(directory, { recursive: true });
 });
+
+function text(body: Buffer | SharedParts): string {
+  return (Buffer.isBuffer(body) ? body : Buffer.concat(body.plain())).toString();
+}
 
 const timelineOf = (counted: Store): TimelineSeries => ({
   name: 'timeline',
@@ -104,7 +109,7 @@ describe('a timeline from blocks', () => {
               const range = { project, hosts: selected, from: to - rangeMs, to, ...grid };
               const series = (isByCategory ? categoriesOf : timelineOf)(store);
               const expected = (await plainJson(series, range)).toString();
-              expect((await blocks.json(series, range)).toString()).toBe(expected);
+              expect(text(await blocks.json(series, range))).toBe(expected);
             }
           }
         }
@@ -120,7 +125,7 @@ describe('a timeline from blocks', () => {
     const range = { project, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
     for (const hosts of [['undefined'], ['undefined'], undefined, undefined, ['null'], [], []]) {
       const expected = (await plainJson(timelineOf(store), { ...range, hosts })).toString();
-      expect((await blocks.json(timelineOf(store), { ...range, hosts })).toString()).toBe(expected);
+      expect(text(await blocks.json(timelineOf(store), { ...range, hosts }))).toBe(expected);
     }
   });
 
@@ -172,7 +177,7 @@ describe('a timeline from blocks', () => {
     await append(project, late());
     for (let i = 0; i < 3; i++) await blocks.json(timelineOf(slow), range);
     isSlow = true;
-    const { requests } = JSON.parse((await blocks.json(timelineOf(slow), range)).toString());
+    const { requests } = JSON.parse(text(await blocks.json(timelineOf(slow), range)));
     const counts = requests.map(({ num }: { num: number }) => num).filter((num: number) => num > 0);
     expect(new Set(counts).size).toBe(1);
     expect(counts).toHaveLength(3);
