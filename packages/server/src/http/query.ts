@@ -240,11 +240,13 @@ function noParameter(name: string, advice: string): ApiError {
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
 const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
 const LISTS_OF_IDS = ['hosts', 'instances'];
+/** The usual names, which need no further look. */
+const STATISTICS_NAMES = new Set(['from', 'to', 'recent', 'timezone', 'hosts', 'instances']);
 
 /** `hosts`, or `instances` for the same. */
 function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
-    if (LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
+    if (STATISTICS_NAMES.has(name) || LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
     const letters = lettersOf(name);
     if (MISSPELT_HOSTS.test(letters)) throw noParameter(name, 'use hosts, with the IDs of hosts');
     if (OTHER_FILTERS.test(letters)) throw noParameter(name, 'hosts is the only filter of statistics');
@@ -270,10 +272,9 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
 
 /** The items of a list, which are in one value or in several. */
 function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
-  const values = Object.entries(query).flatMap(([key, value]) =>
-    LIST.exec(key)?.[1] === name ? (value ?? []) : [],
-  );
-  return values.length === 0 ? undefined : values.flatMap((value) => value.split(','));
+  const keys = Object.keys(query).filter((key) => key.startsWith(name) && LIST.exec(key)?.[1] === name);
+  if (keys.length === 0) return undefined;
+  return keys.flatMap((key) => [query[key] ?? []].flat().flatMap((value) => value.split(',')));
 }
 
 /** The number that the interface promises. Work and memory of a query grow with it. */

@@ -35,6 +35,8 @@ type GridQuery = TimelineQuery & { byDay?: boolean };
 
 interface Block {
   version: string;
+  /** Of the store, when the version was checked the last time. */
+  changes: number | undefined;
   text: PointsText;
   /** All points of each series. */
   whole: Part[];
@@ -86,26 +88,32 @@ export class TimelineBlocks {
     for (let block = firstBlock; block <= endBlock; block++) edges.push(block * blockMs - offsetMs);
     if (view === undefined || (edges[0] ?? 0) < TIME_MIN || (edges.at(-1) ?? 0) > TIME_MAX) return undefined;
 
-    const versions = await this.#store.versions({ project, edges });
+    const changes = this.#store.changes?.();
     const keyOf = (i: number) => view * BLOCKS_PER_VIEW + firstBlock + i;
-    const cached = versions.map((version, i) => {
-      const block = this.#blocks.get(keyOf(i));
-      return block?.version === version ? block : undefined;
-    });
+    const known = edges.slice(1).map((_, i) => this.#blocks.get(keyOf(i)));
+    // Usually many queries come between two changes, and one number tells for all blocks that none has changed.
+    const isCurrent = changes !== undefined && known.every((block) => block?.changes === changes);
+    const versions = isCurrent
+      ? known.map((block) => block?.version)
+      : await this.#store.versions({ project, edges });
+    const cached = known.map((block, i) => (block?.version === versions[i] ? block : undefined));
+    for (const block of cached) if (block) block.changes = changes;
     const [wholeFrom, wholeTo] = [first * intervalMs - offsetMs, end * intervalMs - offsetMs];
     const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
     const finer = mergeEdges([from, wholeFrom, wholeTo, to], stale, intervalMs);
     const counts = await timeline.count({ project, hosts, edges: finer });
-    const versionsNow = await this.#store.versions({ project, edges });
-    // Otherwise a batch could be in some points of the response and missing in others.
-    if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
+    if (changes === undefined || this.#store.changes?.() !== changes) {
+      const versionsNow = await this.#store.versions({ project, edges });
+      // Otherwise a batch could be in some points of the response and missing in others.
+      if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
+    }
 
     const blocks = cached.map((block, i) => {
       if (block !== undefined) return block;
       const start = edges[i] ?? 0;
       const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
       const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
-      const added = createBlock(versions[i] ?? '', pointsText(ends, series));
+      const added = createBlock(versions[i] ?? '', changes, pointsText(ends, series));
       this.#blocks.set(keyOf(i), added);
       return added;
     });
@@ -180,8 +188,8 @@ function sumPoints(
   return sums;
 }
 
-function createBlock(version: string, text: PointsText): Block {
-  return { version, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
+function createBlock(version: string, changes: number | undefined, text: PointsText): Block {
+  return { version, changes, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
 }
 
 /** The points of each series from `from` to before `to`, as one part. */

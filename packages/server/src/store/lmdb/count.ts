@@ -407,7 +407,7 @@ const VERSION_CHUNKS_MAX = 16;
 interface Marks {
   /** The change counter when they were read. */
   changes: number;
-  born: number;
+  born: string;
   horizon: number;
   listsBefore: number;
   /** Hosts that have been deleted. */
@@ -417,7 +417,7 @@ interface Marks {
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0, deleted: 0 };
+  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -430,7 +430,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     if (marks.changes !== changes.get()) {
       marks = {
         changes: changes.get(),
-        born: metaValue(schema, 'born'),
+        born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
         deleted: deletedHosts(schema),
@@ -453,7 +453,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born.toString(36)}.${limits}.${deleted || ''}.${sum.toString(36)}`;
+    return `${born}.${limits}.${deleted || ''}.${sum}`;
   };
 }
 
