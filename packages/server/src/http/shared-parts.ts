@@ -2,7 +2,7 @@
  * Bodies that consist of parts which many responses share, such as blocks of points. Two tricks (docs/decisions/0012):
  * - Parts are sent as they are. Joining them into a new buffer of 91 KB takes 40 to 80 us, as long as all the rest: the
  *   kernel has to map its pages, and so much external memory starts full garbage collections.
- * - Each part is compressed once. A gzip body is put together from compressed parts, which takes 10 us instead of 700.
+ * - Each part is compressed once. A gzip body is put together from compressed parts, which takes 5 us instead of 660.
  */
 import { setImmediate } from 'node:timers/promises';
 import { constants, crc32, deflateRawSync } from 'node:zlib';
