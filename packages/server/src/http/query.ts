@@ -262,19 +262,24 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
   const ids = listOf(query, name);
   if (ids === undefined) return undefined;
   for (const id of ids) checkId(name, id);
-  const distinct = new Set(ids);
-  if (distinct.size > HOSTS_MAX) {
+  const distinct = ids.length === 1 ? ids : [...new Set(ids)];
+  if (distinct.length > HOSTS_MAX) {
     const advice = 'split them over several queries';
-    throw malformed(`${name} has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
+    throw malformed(`${name} has ${distinct.length} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
-  return [...distinct];
+  return distinct;
 }
 
 /** The items of a list, which are in one value or in several. */
 function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
-  const keys = Object.keys(query).filter((key) => key.startsWith(name) && LIST.exec(key)?.[1] === name);
-  if (keys.length === 0) return undefined;
-  return keys.flatMap((key) => [query[key] ?? []].flat().flatMap((value) => value.split(',')));
+  let items: string[] | undefined;
+  for (const key of Object.keys(query)) {
+    if (key !== name && !(key.startsWith(name) && LIST.test(key))) continue;
+    const values = query[key] ?? [];
+    const added = Array.isArray(values) ? values.flatMap((value) => value.split(',')) : values.split(',');
+    items = items ? items.concat(added) : added;
+  }
+  return items;
 }
 
 /** The number that the interface promises. Work and memory of a query grow with it. */
