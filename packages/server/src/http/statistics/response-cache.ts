@@ -20,12 +20,10 @@ export interface Response {
   /** Of the counts in the range, or of the content. Null: the store cannot tell. */
   version: string | null;
   body: Body;
-  compressed: Map<ContentCoding, Buffer>;
+  compressed: Map<ContentCoding, Buffer | Buffer[]>;
 }
 
-type QueryResponse = Response & Range & { project: string };
-/** Of a response that is sent again, the bytes are joined: that they are fewer objects outweighs the copy. */
-type CachedResponse = QueryResponse & { body: Buffer };
+type CachedResponse = Response & Range & { project: string };
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
 export function contentResponse(content: Body | object): Response {
@@ -75,16 +73,11 @@ export class ResponseCache {
     return isCurrent ? response : undefined;
   }
 
-  /** Keeps the response if the URL was requested before. Returns the response to send. */
-  keep(request: FastifyRequest, response: QueryResponse): QueryResponse {
-    if (isUncached(request) || response.version === null) return response;
-    if (!this.#requestedOnce.get(request.url)) {
-      this.#requestedOnce.set(request.url, true);
-      return response;
-    }
-    const kept = { ...response, body: toBytes(response.body) };
-    this.#responses.set(request.url, kept);
-    return kept;
+  /** Keeps the response if the URL was requested before. */
+  set(request: FastifyRequest, response: CachedResponse): void {
+    if (isUncached(request) || response.version === null) return;
+    if (this.#requestedOnce.get(request.url)) this.#responses.set(request.url, response);
+    else this.#requestedOnce.set(request.url, true);
   }
 }
 
@@ -112,11 +105,15 @@ export function createSend(): (
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
     if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
     sent.push('Content-Encoding', coding);
-    if (!Buffer.isBuffer(body) && coding === 'gzip') return sendBytes(reply, 200, sent, await body.gzip());
-    const bytes = compressed.get(coding) ?? (await COMPRESS[coding](toBytes(body)));
+    const bytes = compressed.get(coding) ?? (await compress(body, coding));
     compressed.set(coding, bytes);
     sendBytes(reply, 200, sent, bytes);
   };
+}
+
+async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {
+  if (!Buffer.isBuffer(body) && coding === 'gzip') return body.gzip();
+  return COMPRESS[coding](toBytes(body));
 }
 
 /** Caches must revalidate, and may not share the response: it is for callers who may read the project. */
