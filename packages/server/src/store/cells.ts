@@ -242,6 +242,42 @@ export function accumulateTotals(
   }
 }
 
+/** Appends the cells of a record that a query counts: cellCode of row and cell, and the count of each. */
+export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[]): void {
+  const reader = new NumberReader(record);
+  while (reader.at < record.length) {
+    const row = rowOf[reader.number()] ?? -1;
+    const end = reader.number() + reader.at;
+    let code = cellCode(row, -1);
+    while (row >= 0 && reader.at < end) {
+      const token = reader.number();
+      code += Math.floor(token / 2) + 1;
+      list.push(code, token % 2 === 1 ? reader.number() : 1);
+    }
+    reader.at = end;
+  }
+}
+
+/** Like `accumulate`, from a list of cells. */
+export function accumulateList(
+  list: Float64Array,
+  runs: ChunkPlan['runs'],
+  points: number,
+  out: Float64Array,
+): void {
+  for (let i = 0; i < list.length; i += 2) {
+    const code = list[i] ?? 0;
+    const cell = cellOf(code);
+    for (let run = 0; run < runs.length; run += 4) {
+      const first = runs[run] ?? 0;
+      if (cell < first || cell >= (runs[run + 1] ?? 0)) continue;
+      const point = (runs[run + 2] ?? 0) + Math.floor((cell - first) / (runs[run + 3] ?? 1));
+      const index = seriesOf(code) * points + point;
+      out[index] = (out[index] ?? 0) + (list[i + 1] ?? 0);
+    }
+  }
+}
+
 /** All non-zero cells of a record. */
 export function* readCells(record: Uint8Array): Generator<[code: number, count: number]> {
   const reader = new NumberReader(record);
