@@ -11,8 +11,6 @@ import {
   FIRST_CATEGORY,
   listCells,
   REQUESTS,
-  runningTotals,
-  sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
@@ -43,9 +41,6 @@ export type Counter = (
 ) => Float64Array | Promise<Float64Array>;
 
 const HOUR_MS = 3_600_000;
-
-/** Totals of a scope without counters in a chunk. */
-const EMPTY = new Float64Array(0);
 
 /**
  * Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. Such a query keeps only
@@ -198,26 +193,17 @@ function createCounter(
         continue;
       }
       const cells = cellsIn(level);
-      const decode = (scope: number): Float64Array => {
-        const record = records.read(level, chunk, scope);
-        return record === undefined ? EMPTY : runningTotals(record, rowOf, cells);
-      };
-      const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
-      if (key === undefined) {
-        for (const scope of scopes) accumulateTotals(totalsOf(scope), cells, runs, points, out);
-        continue;
-      }
-      let totals = cached.get(key);
-      if (totals === undefined && slices) {
+      let totals = key === undefined ? undefined : cached.get(key);
+      if (totals === undefined) {
         const sums = new Float64Array(rowCount * (cells + 1));
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) addCells(record, rowOf, cells, sums);
-          if (slices.isOver(record)) yield;
+          if (slices?.isOver(record)) yield;
         }
-        totals = cached.put(key, toRunningTotals(sums, rowCount, cells));
+        totals = toRunningTotals(sums, rowCount, cells);
+        if (key !== undefined) cached.put(key, totals);
       }
-      totals ??= cached.put(key, scopes.length === 1 ? decode(key) : sumOfTotals(scopes.map(totalsOf)));
       accumulateTotals(totals, cells, runs, points, out);
     }
     return out;
