@@ -60,8 +60,8 @@ export class TimelineBlocks {
     name: 'timeline_blocks',
     entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
     weightMax: BLOCK_BYTES_MAX,
-    // The compressed text takes up to a fifth of the text.
-    weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.2 + starts.byteLength,
+    // The compressed text of all points and that of the latest cut take up to a fifth each.
+    weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
   });
   #lastView = 0;
 
