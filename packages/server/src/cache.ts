@@ -8,6 +8,7 @@ export const CACHES = {
   absences: 'chunks without counts (embedded store)',
   chunks: 'decoded counts (embedded store)',
   content_codings: 'parsed `Accept-Encoding` headers',
+  host_lists: 'hosts of projects (embedded store)',
   host_sets: 'selections of hosts (embedded store)',
   hosts: 'numbers of hosts (embedded store)',
   keystone: 'tokens, access keys and roles that Keystone has confirmed',
