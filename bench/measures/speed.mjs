@@ -24,7 +24,7 @@ export async function measureSpeed({ directory, candidates, queries, rounds, sec
   return speeds;
 }
 
-function shuffled(list) {
+export function shuffled(list) {
   return list
     .map((item) => ({ item, place: Math.random() }))
     .sort((a, b) => a.place - b.place)
