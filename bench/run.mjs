@@ -102,7 +102,12 @@ async function measureAll() {
     const memoryAfterQueries_mb = ownMemory(pid);
     const growth = await measureGrowth({ ...pace, prepared, processes });
     const workers = await measureWorkers({ ...pace, prepared, processes, requests: hundred });
-    const live = await measureLive({ ...pace, prepared, processes });
+    const live = await measureLive({
+      ...pace,
+      prepared,
+      processes,
+      viewsMax: quick ? 2 : Number.POSITIVE_INFINITY,
+    });
     log('start-up');
     const startUp = await measureStartUp(quick ? 3 : 20);
     const memory_mb = Math.max(memoryAfterQueries_mb, live.memory_mb);

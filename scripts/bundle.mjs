@@ -4,7 +4,16 @@
  * CommonJS, because V8 can only reuse compiled code of scripts (bundle-loader.cjs), not of ES modules.
  */
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -56,8 +65,9 @@ export async function bundleTo(directory) {
     external: EXTERNAL,
     plugins: [unused, ownUrls],
   });
-  // Beside the final place, where it finds its dependencies and can run.
-  const unfinished = mkdtempSync(`${bundle}-`);
+  // As deep in the package as the final place, so that it finds what it needs and can run.
+  mkdirSync(join(compiled, '../.cache'), { recursive: true });
+  const unfinished = mkdtempSync(join(compiled, '../.cache/bundle-'));
   const { output } = await building.write({
     dir: unfinished,
     format: 'cjs',

@@ -1,17 +1,18 @@
 /** The bundle that the program runs from, and the compiled code beside its sources. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Process } from './process.ts';
 
-const bundle = fileURLToPath(new URL('../packages/server/dist/bundle', import.meta.url));
+const server = fileURLToPath(new URL('../packages/server', import.meta.url));
 let copy: string;
 
 beforeEach(() => {
-  // Beside the original, where it finds package.json and the native modules.
-  copy = mkdtempSync(`${bundle}-`);
-  cpSync(bundle, copy, { recursive: true });
+  // As deep as the original, so that it finds package.json and the native modules.
+  mkdirSync(join(server, '.cache'), { recursive: true });
+  copy = mkdtempSync(join(server, '.cache/bundle-'));
+  cpSync(join(server, 'dist/bundle'), copy, { recursive: true });
 });
 afterEach(() => rmSync(copy, { recursive: true }));
 

@@ -48,12 +48,12 @@ const VIEWS = {
  * Returns `{speed: {view: {candidate: [responses per second, one per round]}}, p99: {the same, in milliseconds}}` and the
  * memory of the service afterwards.
  */
-export async function measureLive({ directory, prepared, processes, rounds, seconds, log }) {
+export async function measureLive({ directory, prepared, processes, viewsMax, rounds, seconds, log }) {
   const copy = copyForChanges(prepared);
   const until = Math.floor(Date.now() / MINUTE_MS) * MINUTE_MS;
   countToday(copy, until);
   const { service, peers, text } = await startAll(processes, copy, until);
-  const views = liveViews(copy.measured.projects[0], text);
+  const views = liveViews(copy.measured.projects[0], text).slice(0, viewsMax);
   log('live: comparing the responses');
   await checkResponses({ wafstat: service, ...peers }, pathsToCompare(views, until));
   for (const view of views) view.limit = await startLimit(processes, service.address, text, view, until);

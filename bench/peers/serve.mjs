@@ -29,7 +29,8 @@ const scopesOf = (hosts) => (hosts ? hosts.map((id) => scopes.get(id)) : [0]);
 const store = {
   async series({ hosts, edges }) {
     const points = edges.length - 1;
-    const step = edges[1] - edges[0];
+    // Not of the first point, which the range may cut.
+    const step = edges[2] - edges[1];
     const [table, unit] = step < HOUR_MS ? ['minutes', MINUTE_MS] : ['hours', HOUR_MS];
     const first = Math.floor(edges[0] / unit);
     const end = Math.ceil(edges[points] / unit);
