@@ -248,6 +248,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             const ids = await addHosts(store, project);
             const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
             const known = new Map<string, unknown>();
+            const versionAt = new Map<number, string>();
             for (const next of [[], ...steps]) {
               if (next === 'prune') {
                 horizon += DAY_MS / 50;
@@ -255,6 +256,11 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
               } else await store.append(batch(project, ids, next));
               const version = await store.version({ project, ...range });
               if (version === null) continue;
+              const changes = store.changes?.();
+              if (changes !== undefined) {
+                expect(version).toBe(versionAt.get(changes) ?? version);
+                versionAt.set(changes, version);
+              }
               const parts = edges.slice(1).map((to, i) => ({ project, from: edges[i] ?? 0, to }));
               const versions = await store.versions?.({ project, edges });
               if (versions)
@@ -607,12 +613,14 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           (await each.top({ ...selection, from: NOW - 9, to: NOW, list: 'sources', limit: 9 })).attacks;
         expect(await listed()).toBe(1);
         const versions = [await each.version({ project: 'p', from: NOW - 9, to: NOW })];
+        const changes = each.changes?.();
         const deleted = { kind: 'deleted', host: { id, hostname: HOSTNAMES[0], created: NOW } };
         expect(await each.deleteHost({ project: 'p', id })).toEqual(deleted);
         expect(await each.deleteHost({ project: 'p', id })).toEqual({ kind: 'unknown' });
         expect(await each.deleteHost({ project: 'q', id })).toEqual({ kind: 'unknown' });
         versions.push(await each.version({ project: 'p', from: NOW - 9, to: NOW }));
         expect(versions[0]).not.toBe(versions[1]);
+        if (changes !== undefined) expect(each.changes?.()).not.toBe(changes);
         // A batch that was resolved before.
         expect(await each.append(batch('p', ids, [{ ...attack, host: 0 }]))).toMatchObject({
           unknownHosts: 1,

@@ -22,6 +22,7 @@ export const CACHES = {
   requested_urls: 'URLs of queries that were requested once',
   responses: 'responses to queries that were requested again',
   roles: 'roles of users in projects',
+  selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
   timeline_blocks: 'text of the points of timelines',
   timeline_views: 'selections and grids of timelines',

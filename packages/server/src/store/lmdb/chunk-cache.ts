@@ -36,6 +36,12 @@ export class ChunkCache {
     });
   }
 
+  /** Undefined unless the totals are cached and the chunk has been found unchanged. */
+  find(level: number, chunk: number, allChanges: number, scope: number): Float64Array | undefined {
+    const known = this.#chunks.get(level * CHUNKS_PER_LEVEL + chunk);
+    return known?.allChanges === allChanges ? known.totals.get(scope) : undefined;
+  }
+
   /** Access to the totals of one chunk. `readChanges` reads its change counter. */
   open(level: number, chunk: number, allChanges: number, readChanges: () => number) {
     const key = level * CHUNKS_PER_LEVEL + chunk;

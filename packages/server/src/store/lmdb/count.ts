@@ -4,19 +4,19 @@ import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   accumulate,
+  accumulateList,
   accumulateTotals,
   addCells,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
+  listCells,
   REQUESTS,
-  runningTotals,
-  sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
 import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
-import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
+import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
@@ -42,9 +42,6 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** Totals of a scope without counters in a chunk. */
-const EMPTY = new Float64Array(0);
-
 /**
  * Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. Such a query keeps only
  * the sums of its host set: the totals of its hosts would evict each other from the cache.
@@ -52,8 +49,14 @@ const EMPTY = new Float64Array(0);
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
+/** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
+const LISTED_BYTES_MAX = 16_384;
+
 /** Bounds the memory to some 10 MB. */
 const HOSTS_MAX = 100_000;
+/** The length of the IDs of all selections: 100 of a thousand hosts. */
+const SELECTION_CHARACTERS_MAX = 4_194_304;
+const SELECTIONS_MAX = 10_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
@@ -98,10 +101,13 @@ function groupOf(category: Category | undefined): number {
 export type Lookups = ReturnType<typeof createLookups>;
 
 export function createLookups(schema: Schema) {
+  const hostSets = new HostSets();
+  const scopesOf = createScopeLookup(schema);
   return {
-    hostSets: new HostSets(),
+    hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
-    scopesOf: createScopeLookup(schema),
+    scopesOf,
+    select: createSelector(hostSets, scopesOf),
     findProject: createProjectLookup(schema),
   };
 }
@@ -127,16 +133,33 @@ function rowsOf({
 
 function createCounter(
   schema: Schema,
-  { hostSets, absences, scopesOf, findProject }: Lookups,
+  { hostSets, absences, select, findProject }: Lookups,
   rowOf: Int8Array,
   rowCount: number,
   sliceMs: number,
 ): Counter {
   const cache = new ChunkCache();
 
+  /** Undefined unless everything is cached. */
+  function countCached(
+    key: number,
+    plan: readonly ChunkPlan[],
+    points: number,
+    changes: number,
+  ): Float64Array | undefined {
+    const out = new Float64Array(rowCount * points);
+    for (const { level, chunk, runs } of plan) {
+      const totals = cache.find(level, chunk, changes, key);
+      if (totals === undefined) return undefined;
+      if (level === EXACT.id) accumulateList(totals, runs, points, out);
+      else accumulateTotals(totals, cellsIn(level), runs, points, out);
+    }
+    return out;
+  }
+
   /** Yields when a slice is over. Without `slices`, the first step is the last. */
   function* count(
-    scopes: readonly number[],
+    { scopes, key }: Selected,
     plan: readonly ChunkPlan[],
     points: number,
     changes: number,
@@ -145,66 +168,71 @@ function createCounter(
   ): Generator<void, Float64Array> {
     const out = new Float64Array(rowCount * points);
     const records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    const hostSet = slices ? hostSets.idOf(scopes) : hostSets.idIfRepeated(scopes);
     for (const { level, chunk, runs } of plan) {
-      if (level === EXACT.id) {
-        for (const scope of scopes) {
-          const record = records.read(level, chunk, scope);
-          if (record !== undefined) accumulate(record, runs, rowOf, points, out);
-          if (slices?.isOver(record)) yield;
-        }
-        continue;
-      }
-      const cells = cellsIn(level);
       const cached = cache.open(level, chunk, changes, () =>
         readChanges(schema, records, level, chunk, read),
       );
-      const decode = (scope: number): Float64Array => {
-        const record = records.read(level, chunk, scope);
-        return record === undefined ? EMPTY : runningTotals(record, rowOf, cells);
-      };
-      const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
-      if (hostSet === undefined) {
-        for (const scope of scopes) accumulateTotals(totalsOf(scope), cells, runs, points, out);
+      if (level === EXACT.id) {
+        const known = key === undefined ? undefined : cached.get(key);
+        if (known !== undefined) {
+          accumulateList(known, runs, points, out);
+          continue;
+        }
+        const list: number[] = [];
+        let bytes = 0;
+        for (const scope of scopes) {
+          const record = records.read(level, chunk, scope);
+          if (record !== undefined) {
+            accumulate(record, runs, rowOf, points, out);
+            bytes += record.length;
+            if (key !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
+          }
+          if (slices?.isOver(record)) yield;
+        }
+        if (key !== undefined && bytes <= LISTED_BYTES_MAX) cached.put(key, Float64Array.from(list));
         continue;
       }
-      let totals = cached.get(hostSet);
-      if (totals === undefined && slices) {
+      const cells = cellsIn(level);
+      let totals = key === undefined ? undefined : cached.get(key);
+      if (totals === undefined) {
         const sums = new Float64Array(rowCount * (cells + 1));
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) addCells(record, rowOf, cells, sums);
-          if (slices.isOver(record)) yield;
+          if (slices?.isOver(record)) yield;
         }
-        totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
+        totals = toRunningTotals(sums, rowCount, cells);
+        if (key !== undefined) cached.put(key, totals);
       }
-      totals ??= cached.put(hostSet, sumOfTotals(scopes.map(totalsOf)));
       accumulateTotals(totals, cells, runs, points, out);
     }
     return out;
   }
 
   function countInSlices(
-    scopes: readonly number[],
+    selected: Selected,
     points: number,
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
     return inSlices(schema, sliceMs, (read, slices) =>
-      count(scopes, planIn(read), points, allChanges(schema, read), read, slices),
+      count(selected, planIn(read), points, allChanges(schema, read), read, slices),
     );
   }
 
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
     const changes = allChanges(schema);
-    const { project, horizon } = findProject(projectId, changes);
+    const { project, horizon, deleted } = findProject(projectId, changes);
     if (project === undefined) return new Float64Array(rowCount * points);
-    const scopes = hosts === undefined ? [project.scope] : scopesOf(project, hosts);
+    const selected = select(project, hosts, deleted);
+    const { scopes, key } = selected;
     const plan = planChunks(clip(edges, horizon, project.latest));
+    const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
+    if (cached !== undefined) return cached;
     // The only step of `count` returns the counts.
     if (!isLarge(scopes, plan, rowCount))
-      return count(scopes, plan, points, changes).next().value as Float64Array;
-    return countInSlices(scopes, points, (read) => {
+      return count(selected, plan, points, changes).next().value as Float64Array;
+    return countInSlices({ scopes, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
     });
@@ -301,6 +329,10 @@ export function readChanges(
   chunk: number,
   read?: ReadOptions,
 ): number {
+  if (level === EXACT.id) {
+    // Has no counter of its own.
+    return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
+  }
   const found = changesOf(schema.cells, level, chunk, read);
   if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
   return found ?? 0;
@@ -350,6 +382,43 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
   return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
+/** The scopes that a query counts. */
+interface Selected {
+  /** In key order, which is also the order in the file. */
+  scopes: readonly number[];
+  /** Under which the chunk cache has their sums. Undefined: not worth caching. */
+  key: number | undefined;
+}
+
+type ScopeLookup = ReturnType<typeof createScopeLookup>;
+
+/**
+ * Caches whole selections, by all their IDs: a lookup of each host takes half as long as the rest of a query. Cached until
+ * a host is deleted: the scope of a host never changes.
+ */
+function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
+  const known = new BoundedCache<string, Selected>({
+    name: 'selections',
+    entriesMax: SELECTIONS_MAX,
+    weightMax: SELECTION_CHARACTERS_MAX,
+    weight: ({ scopes }, name) => name.length + 8 * scopes.length,
+  });
+  let deletedBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[] | undefined, deleted: number): Selected => {
+    if (ids === undefined) return { scopes: [project.scope], key: project.scope };
+    if (deleted !== deletedBefore) known.clear();
+    deletedBefore = deleted;
+    const name = `${project.scope} ${ids.join()}`;
+    const found = known.get(name);
+    if (found !== undefined) return found;
+    const scopes = scopesOf(project, ids);
+    const selected = { scopes, key: scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes) };
+    // An unknown host may be registered later.
+    if (selected.key !== undefined && scopes.length === ids.length) known.set(name, selected);
+    return selected;
+  };
+}
+
 /** Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
@@ -380,24 +449,33 @@ function createScopeLookup(schema: Schema) {
   };
 }
 
+interface FoundProject {
+  project: ProjectRecord | undefined;
+  horizon: number;
+  hasPeaks: boolean;
+  /** How many hosts have been deleted, of all projects. */
+  deleted: number;
+}
+
 function createProjectLookup(schema: Schema) {
   let changes = -1;
-  const known = new VersionedCache<string, { project: ProjectRecord; horizon: number; hasPeaks: boolean }>(
-    'projects',
-    () => changes,
-  );
-  return (id: string, changesNow: number) => {
+  const known = new VersionedCache<string, FoundProject>('projects', () => changes);
+  return (id: string, changesNow: number): FoundProject => {
     changes = changesNow;
-    const found = known.get(id);
-    if (found !== undefined) return found;
-    const horizon = metaValue(schema, 'horizon');
-    const hasPeaks = hasAllPeaks(schema);
-    const project = schema.projects.get(id);
+    const cached = known.get(id);
+    if (cached !== undefined) return cached;
+    const found = {
+      project: schema.projects.get(id),
+      horizon: metaValue(schema, 'horizon'),
+      hasPeaks: hasAllPeaks(schema),
+      deleted: deletedHosts(schema),
+    };
+    const { project } = found;
     // Not cached if missing: a new project does not change the counter until it has counts.
     if (project === undefined) checkAbsence(schema.projects, id, matchesProjectKey);
     else if (!matchesProjectKey(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
-    else known.set(id, { project, horizon, hasPeaks });
-    return { project, horizon, hasPeaks };
+    else known.set(id, found);
+    return found;
   };
 }
 
@@ -407,7 +485,7 @@ const VERSION_CHUNKS_MAX = 16;
 interface Marks {
   /** The change counter when they were read. */
   changes: number;
-  born: number;
+  born: string;
   horizon: number;
   listsBefore: number;
   /** Hosts that have been deleted. */
@@ -417,7 +495,7 @@ interface Marks {
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0, deleted: 0 };
+  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -430,7 +508,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     if (marks.changes !== changes.get()) {
       marks = {
         changes: changes.get(),
-        born: metaValue(schema, 'born'),
+        born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
         deleted: deletedHosts(schema),
@@ -453,7 +531,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born.toString(36)}.${limits}.${deleted || ''}.${sum.toString(36)}`;
+    return `${born}.${limits}.${deleted || ''}.${sum}`;
   };
 }
 

@@ -146,6 +146,15 @@ export function lmdbStore(
     versions: ({ edges }) =>
       available(() => edges.slice(1).map((to, i) => versionOf({ from: edges[i] ?? 0, to }))),
 
+    changes() {
+      if (closed) throw new StoreUnavailable('the store is closed');
+      try {
+        return changes.get();
+      } catch (error) {
+        throw asUnavailable(error);
+      }
+    },
+
     batchesAfter: (project, source, after) =>
       available(() => {
         const known = sourceNumber(schema, project, source);

@@ -8,7 +8,7 @@ import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges } from './count.ts';
-import { COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
+import { COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
@@ -22,7 +22,6 @@ export type PeakFinder = (
 const SECOND_MS = 1_000;
 const SECONDS = EXACT.cellsPerChunk / SECOND_MS;
 const HOURS = COUNTERS[0];
-const MINUTES = COUNTERS[2];
 
 /** Rows of a decoded record: peaks by group, an empty row for each group, counts by group. */
 const DECODED_ROWS = new Int8Array(FIRST_PEAK + GROUPS.length).fill(-1);
