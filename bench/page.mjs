@@ -1,7 +1,7 @@
 /** Replaces the figures in docs/performance.md, between its two markers. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { startUpTable } from './start-up.mjs';
-import { compressionTable, latencyTable, markdownTable, speedTable } from './table.mjs';
+import { compressionTable, markdownTable, speedTable, viewTable } from './table.mjs';
 
 const BEGIN = '<!-- begin: written by npm run bench -->';
 const END = '<!-- end -->';
@@ -12,8 +12,8 @@ export function writePage(path, { date, machine, live, speed, compression, start
     `${date.slice(0, 10)}, ${machine}.`,
     '![Responses per second](images/performance.svg)',
     'Ranges that end now, while 5,000 events come in every second:',
+    viewTable('live dashboard', live),
     speedTable(live.speed),
-    latencyTable(live.p99),
     'Ranges in the past, while nothing comes in:',
     speedTable(speed),
     'The goals. The spread is over the rounds; both figures of a ratio are from the same round.',

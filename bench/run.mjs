@@ -24,7 +24,7 @@ import { ownMemory, Processes } from './processes.mjs';
 import { queries, token, wideQueries, withoutCache, withToken } from './requests.mjs';
 import { goalRows } from './rows.mjs';
 import { measureStartUp, startUpTable } from './start-up.mjs';
-import { compressionTable, latencyTable, speedTable, textTable } from './table.mjs';
+import { compressionTable, speedTable, textTable, viewTable } from './table.mjs';
 
 const quick = process.argv.includes('--quick');
 const started = performance.now();
@@ -39,8 +39,8 @@ const results = { date: new Date().toISOString(), machine: machine(), quick, ...
 if (!quick) results.ingest = ingestBenchmark();
 
 for (const table of [
+  viewTable('live dashboard', results.live),
   speedTable(results.live.speed),
-  latencyTable(results.live.p99),
   speedTable(results.speed),
   compressionTable(results.compression),
   startUpTable(results.startUp),

@@ -29,12 +29,14 @@ export function speedTable(speed) {
   return [...head('responses per second (of the limit)', names), ...lines].join('\n');
 }
 
-export function latencyTable(latencies) {
-  const names = candidateNames(latencies);
-  const lines = Object.entries(latencies).map(([query, values]) => {
-    return `| ${[query, ...names.map((name) => short(median(values[name])))].join(' | ')} |`;
+/** More about one view: `{speed, p99, cpu_us}`, each `{view: {candidate: [one per round]}}`. */
+export function viewTable(view, { speed, p99, cpu_us }) {
+  const lines = candidateNames(speed).map((name) => {
+    const columns = [speed, p99, cpu_us].map((figures) => short(median(figures[view][name])));
+    return `| ${[name, ...columns].join(' | ')} |`;
   });
-  return [...head('99th percentile, ms', names), ...lines].join('\n');
+  const columns = ['responses per second', '99th percentile, ms', 'processor time per response, us'];
+  return [...head(view, columns), ...lines].join('\n');
 }
 
 /** The limit first, then ours. */

@@ -10,7 +10,7 @@ import { checkResponses, startPeer } from '../candidates.mjs';
 import { eventsSince, HOUR_MS, MINUTE_MS } from '../data.mjs';
 import { bench, wafstat } from '../paths.mjs';
 import { copyForChanges, PEERS } from '../prepare.mjs';
-import { ownMemory } from '../processes.mjs';
+import { ownMemory, processorTime } from '../processes.mjs';
 import { liveRequest, pathUntil, token, withToken } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 import { eventLines, startIngesting } from './ingesting.mjs';
@@ -45,8 +45,8 @@ const VIEWS = {
 };
 
 /**
- * Returns `{speed: {view: {candidate: [responses per second, one per round]}}, p99: {the same, in milliseconds}}` and the
- * memory of the service afterwards.
+ * Returns `{speed, p99, cpu_us}`, each `{view: {candidate: [one per round]}}`: responses per second, 99th percentiles in
+ * milliseconds, and processor time per response; and the memory of the service afterwards.
  */
 export async function measureLive({ directory, prepared, processes, viewsMax, rounds, seconds, log }) {
   const copy = copyForChanges(prepared);
@@ -67,32 +67,32 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   });
   counting.pause();
   // The stores count events in turn. The limit is measured while the service does.
-  const turns = [
-    { ...counting, addresses: (view) => ({ limit: view.limit.address, wafstat: service.address }) },
-  ];
-  for (const [name, { address, pid }] of Object.entries(peers)) {
-    const toggle = () => process.kill(pid, 'SIGUSR2');
-    turns.push({ resume: toggle, pause: toggle, addresses: () => ({ [name]: address }) });
+  const turns = [{ ...counting, candidates: (view) => ({ limit: view.limit, wafstat: service }) }];
+  for (const [name, peer] of Object.entries(peers)) {
+    const toggle = () => process.kill(peer.pid, 'SIGUSR2');
+    turns.push({ resume: toggle, pause: toggle, candidates: () => ({ [name]: peer }) });
   }
-  const [speed, p99] = [{}, {}];
-  const add = (result, view, name, value) => {
-    result[view] ??= {};
-    result[view][name] ??= [];
-    result[view][name].push(value);
+  const results = { speed: {}, p99: {}, cpu_us: {} };
+  const add = (figure, view, name, value) => {
+    results[figure][view] ??= {};
+    results[figure][view][name] ??= [];
+    results[figure][view][name].push(value);
   };
   const last = Math.min(rounds, ROUNDS_MAX);
   for (let round = 0; round <= last; round++) {
     log(round === 0 ? 'live: warming up' : `live: round ${round} of ${last}`);
-    for (const { resume, pause, addresses } of turns) {
+    for (const { resume, pause, candidates } of turns) {
       resume();
       await sleep(SETTLE_MS);
       for (const view of views) {
-        for (const [name, address] of shuffled(Object.entries(addresses(view)))) {
+        for (const [name, { address, pid }] of shuffled(Object.entries(candidates(view)))) {
           const load = { directory, address, requests: view.requests, seconds };
-          const result = await generateLoad({ ...load, mayShedAll: PEERS.includes(name) });
+          const before = processorTime(pid);
+          const { per_s, p99 } = await generateLoad({ ...load, mayShedAll: PEERS.includes(name) });
           if (round === 0) continue;
-          add(speed, view.name, name, result.per_s);
-          add(p99, view.name, name, result.p99);
+          add('speed', view.name, name, per_s);
+          add('p99', view.name, name, p99);
+          add('cpu_us', view.name, name, ((processorTime(pid) - before) * 1_000) / (per_s * seconds));
         }
       }
       pause();
@@ -101,7 +101,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   await counting.stop();
   const memory_mb = ownMemory(service.pid);
   for (const { stop } of [service, ...Object.values(peers), ...views.map(({ limit }) => limit)]) await stop();
-  return { speed, p99, memory_mb };
+  return { ...results, memory_mb };
 }
 
 /** The data sets end at midnight. */
