@@ -14,7 +14,15 @@ import {
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { StoreDamaged, type TimeRange } from '../store.ts';
-import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
+import {
+  ALL_CELLS,
+  CHUNKS_PER_LEVEL,
+  ChunkCache,
+  DecodedChunks,
+  HostSets,
+  type KINDS,
+  partKey,
+} from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
@@ -51,8 +59,8 @@ const NUMBERS_AT_ONCE_MAX = 1_048_576;
 /** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
 export const LISTED_BYTES_MAX = 16_384;
 
-/** Bounds the memory to some 10 MB. */
-const HOSTS_MAX = 100_000;
+/** Twenty selections of a thousand hosts. The cache allocates space for all at once. */
+const HOSTS_MAX = 20_000;
 /** The length of the IDs of all selections: 100 of a thousand hosts. */
 const SELECTION_CHARACTERS_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
@@ -82,11 +90,13 @@ export function createCounters(
     blocked: (category) => 1 + CATEGORIES.length + category,
   });
   const groupRows = rowsOf({ requests: 0, attacks: (category) => groupOf(CATEGORIES[category]) });
+  const counter = (kind: (typeof KINDS)[number], rowOf: Int8Array, rowCount: number) =>
+    createCounter(schema, lookups, new ChunkCache(lookups.chunks, kind), rowOf, rowCount, sliceMs);
   return {
-    timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
-    distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
-    byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
-    byGroup: createCounter(schema, lookups, groupRows, 5, sliceMs),
+    timeline: counter('timeline', timelineRows, 2),
+    distribution: counter('distribution', distributionRows, CATEGORIES.length),
+    byCategory: counter('byCategory', rows, 1 + 2 * CATEGORIES.length),
+    byGroup: counter('byGroup', groupRows, 5),
   };
 }
 
@@ -101,6 +111,7 @@ export function createLookups(schema: Schema) {
   const hostSets = new HostSets();
   const scopesOf = createScopeLookup(schema);
   return {
+    chunks: new DecodedChunks(),
     hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
     scopesOf,
@@ -131,11 +142,17 @@ export function rowsOf({
 function createCounter(
   schema: Schema,
   { hostSets, absences, select, findProject }: Lookups,
+  cache: ChunkCache,
   rowOf: Int8Array,
   rowCount: number,
   sliceMs: number,
 ): Counter {
-  const cache = new ChunkCache();
+  /**
+   * Of a single point, such as that of a distribution, only the sum of each row is cached. Not of minutes: their running
+   * totals are short, and a range that ends now moves on every minute.
+   */
+  const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
+    points === 1 && runs.length === 4 && level < MINUTES.id;
 
   /** Undefined unless everything is cached. */
   function countCached(
@@ -145,11 +162,14 @@ function createCounter(
     changes: number,
   ): Float64Array | undefined {
     const out = new Float64Array(rowCount * points);
-    for (const { level, chunk, runs } of plan) {
-      const totals = cache.find(level, chunk, changes, key);
-      if (totals === undefined) return undefined;
-      if (level === EXACT.id) accumulateList(totals, runs, points, out);
-      else accumulateTotals(totals, cellsIn(level), runs, points, out);
+    for (const planned of plan) {
+      const { level, chunk, runs } = planned;
+      const isPart = isOnePart(planned, points);
+      const known = cache.find(level, chunk, changes, partKey(key, isPart ? runs : ALL_CELLS));
+      if (known === undefined) return undefined;
+      if (isPart) addTo(out, known);
+      else if (level === EXACT.id) accumulateList(known, runs, points, out);
+      else accumulateTotals(known, cellsIn(level), runs, points, out);
     }
     return out;
   }
@@ -164,44 +184,50 @@ function createCounter(
     slices?: Slices,
   ): Generator<void, Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    for (const { level, chunk, runs } of plan) {
-      const cached = cache.open(level, chunk, changes, () =>
-        readChanges(schema, records, level, chunk, read),
-      );
+    const reader = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
+    function* readRecords(level: number, chunk: number, use: (record: Uint8Array) => void) {
+      for (const scope of scopes) {
+        const record = reader.read(level, chunk, scope);
+        if (record !== undefined) use(record);
+        if (slices?.isOver(record)) yield;
+      }
+    }
+    for (const planned of plan) {
+      const { level, chunk, runs } = planned;
+      const cached = cache.open(level, chunk, changes, () => readChanges(schema, reader, level, chunk, read));
+      const isPart = isOnePart(planned, points);
+      const part = key === undefined ? undefined : partKey(key, isPart ? runs : ALL_CELLS);
+      const put = (numbers: Float64Array) => (part === undefined ? numbers : cached.put(part, numbers));
+      let known = part === undefined ? undefined : cached.get(part);
       if (level === EXACT.id) {
-        const known = key === undefined ? undefined : cached.get(key);
         if (known !== undefined) {
           accumulateList(known, runs, points, out);
           continue;
         }
         const list: number[] = [];
         let bytes = 0;
-        for (const scope of scopes) {
-          const record = records.read(level, chunk, scope);
-          if (record !== undefined) {
-            accumulate(record, runs, rowOf, points, out);
-            bytes += record.length;
-            if (key !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
-          }
-          if (slices?.isOver(record)) yield;
+        yield* readRecords(level, chunk, (record) => {
+          accumulate(record, runs, rowOf, points, out);
+          bytes += record.length;
+          if (part !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
+        });
+        if (bytes <= LISTED_BYTES_MAX) put(Float64Array.from(list));
+      } else if (isPart) {
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount);
+          yield* readRecords(level, chunk, (record) => accumulate(record, runs, rowOf, 1, sums));
+          known = put(sums);
         }
-        if (key !== undefined && bytes <= LISTED_BYTES_MAX) cached.put(key, Float64Array.from(list));
-        continue;
-      }
-      const cells = cellsIn(level);
-      let totals = key === undefined ? undefined : cached.get(key);
-      if (totals === undefined) {
-        const sums = new Float64Array(rowCount * (cells + 1));
-        for (const scope of scopes) {
-          const record = records.read(level, chunk, scope);
-          if (record !== undefined) addCells(record, rowOf, cells, sums);
-          if (slices?.isOver(record)) yield;
+        addTo(out, known);
+      } else {
+        const cells = cellsIn(level);
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount * (cells + 1));
+          yield* readRecords(level, chunk, (record) => addCells(record, rowOf, cells, sums));
+          known = put(toRunningTotals(sums, rowCount, cells));
         }
-        totals = toRunningTotals(sums, rowCount, cells);
-        if (key !== undefined) cached.put(key, totals);
+        accumulateTotals(known, cells, runs, points, out);
       }
-      accumulateTotals(totals, cells, runs, points, out);
     }
     return out;
   }
@@ -258,6 +284,10 @@ function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount
   if (scopes.length * plan.length > RECORDS_AT_ONCE_MAX) return true;
   const cells = plan.reduce((sum, { level }) => sum + (level === EXACT.id ? 0 : cellsIn(level)), 0);
   return scopes.length * cells * rowCount > NUMBERS_AT_ONCE_MAX;
+}
+
+function addTo(out: Float64Array, sums: Float64Array): void {
+  for (let i = 0; i < sums.length; i++) out[i] = (out[i] ?? 0) + (sums[i] ?? 0);
 }
 
 function cellsIn(level: number): number {

@@ -4,7 +4,7 @@ import { BoundedCache } from '../../cache.ts';
 import { accumulate, accumulateList, listCells } from '../cells.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { type Host, isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
-import { ChunkCache } from './chunk-cache.ts';
+import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
 import {
   clip,
   inSlices,
@@ -93,20 +93,15 @@ export type HostCounter = (
   range: TimeRange,
 ) => Promise<Map<string, number>>;
 
-/** 8 MB of eight bytes each: a number per host for each part of a chunk. */
-const CACHED_NUMBERS_MAX = 1_048_576;
-/** More than a chunk of counters has cells. */
-const CELLS_END = 1_024;
-
 export function createHostCounter(
   schema: Schema,
-  { absences, hostSets, select, findProject }: Lookups,
+  { absences, chunks, hostSets, select, findProject }: Lookups,
   hostLists: HostLists,
   sliceMs = SLICE_MS,
 ): HostCounter {
   const rowOf = rowsOf({ attacks: () => 0 });
   /** Of counters, by host set and cells: the attacks of each host. Of cut minutes, by host set: the cells of all hosts. */
-  const cache = new ChunkCache(CACHED_NUMBERS_MAX);
+  const cache = new ChunkCache(chunks, 'attacksByHost');
 
   /** The attacks of each scope. */
   function* count(
@@ -124,8 +119,7 @@ export function createHostCounter(
         readChanges(schema, records, level, chunk, read),
       );
       const isExact = level === EXACT.id;
-      const [first = 0, end = 0] = runs;
-      const part = isExact ? key : (key * CELLS_END + first) * CELLS_END + end;
+      const part = partKey(key, isExact ? ALL_CELLS : runs);
       // Only a short range has two parts in a chunk of counters.
       const known = isExact || runs.length === 4 ? cached.get(part) : undefined;
       if (known !== undefined) {

@@ -34,9 +34,6 @@ const DECODED = new Float64Array(3 * GROUPS.length * HOURS.cellsPerChunk);
 /** What one query may read to decide between bounds: about two seconds of work, in slices. */
 const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
 
-/** 32 MB of eight bytes each: a year of 80 projects or hosts. */
-const CACHED_NUMBERS_MAX = 4_194_304;
-
 interface Query {
   scopes: readonly number[];
   project: number;
@@ -58,7 +55,7 @@ interface Part {
 
 export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMITS): PeakFinder {
   /** For each group and cell of a chunk: a lower bound of the peak, and an upper bound unless the peak is known. */
-  const cache = new ChunkCache(CACHED_NUMBERS_MAX);
+  const cache = new ChunkCache(lookups.chunks, 'peaks');
 
   return (projectId, hosts, edges) => {
     const changes = allChanges(schema);
