@@ -6,6 +6,9 @@ const { readFileSync } = require('node:fs');
 const { join } = require('node:path');
 const { Script } = require('node:vm');
 
+/** V8 checks its version and options, but not the processor. */
+const COMPILED = `.compiled-${process.arch}`;
+
 const loaded = new Map();
 
 /** Like `require`. */
@@ -29,7 +32,7 @@ function load(name) {
 
 function compiledBefore(filename) {
   try {
-    return readFileSync(`${filename}.compiled`);
+    return readFileSync(filename + COMPILED);
   } catch {
     return undefined;
   }
@@ -40,4 +43,4 @@ function compiledCode() {
   return [...loaded].map(([name, { script }]) => [name, script.createCachedData()]);
 }
 
-module.exports = { load, compiledCode };
+module.exports = { load, compiledCode, COMPILED };

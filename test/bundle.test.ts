@@ -53,8 +53,8 @@ test.each([
   ['damaged compiled code', (path: string) => writeFileSync(path, 'x'.repeat(10_000))],
   ['empty compiled code', (path: string) => writeFileSync(path, '')],
 ])('the program runs with %s', async (_name, damage) => {
-  const compiled = readdirSync(copy).filter((name) => name.endsWith('.compiled'));
-  expect(compiled).toContain('main.js.compiled');
+  const compiled = readdirSync(copy).filter((name) => name.endsWith(`.compiled-${process.arch}`));
+  expect(compiled).toContain(`main.js.compiled-${process.arch}`);
   for (const name of compiled) damage(join(copy, name));
   expect(await version()).toMatchObject({ status: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+/) });
 });

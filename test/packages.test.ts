@@ -165,7 +165,7 @@ describe('contents', () => {
         'dist/web/index.html.br',
       ]),
     );
-    const program = /^dist\/(?!.*\.test\.)[\w/-]+\.js(\.compiled)?$/;
+    const program = /^dist\/(?!.*\.test\.)[\w/-]+\.js(\.compiled-\w+)?$/;
     const bundle = ['dist/bundle/LICENSES.txt', 'dist/bundle/package.json'];
     const webConsole = /^dist\/web\/[\w/-]+\.(html|js|css|svg)(\.br|\.gz)?$/;
     const others = files.filter((file) => !program.test(file) && !webConsole.test(file));

@@ -231,12 +231,12 @@ export function accumulateTotals(
 }
 
 /** Appends the cells of a record that a query counts: cellCode of row and cell, and the count of each. */
-export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[]): void {
+export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[], firstRow = 0): void {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
     const row = rowOf[reader.number()] ?? -1;
     const end = reader.number() + reader.at;
-    let code = cellCode(row, -1);
+    let code = cellCode(firstRow + row, -1);
     while (row >= 0 && reader.at < end) {
       const token = reader.number();
       code += Math.floor(token / 2) + 1;

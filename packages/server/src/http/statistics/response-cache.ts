@@ -11,8 +11,8 @@ import { SharedParts } from '../shared-parts.ts';
 const CACHED_BYTES_MAX = 16_777_216;
 /** Per response: its URL, and the objects around its bytes. */
 const RESPONSE_BYTES = 1_024;
-/** URLs requested once: most have 200 characters, those with a thousand hosts 33,000. */
-const REQUESTED_CHARACTERS_MAX = 4_194_304;
+/** Enough for a minute of 1,000 new URLs a second. A power of two. */
+const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
@@ -53,13 +53,11 @@ export class ResponseCache {
     weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
   });
 
-  /** Most ranges end now and are never requested again: keeping every response would double its processor time. */
-  readonly #requestedOnce = new BoundedCache<string, true>({
-    name: 'requested_urls',
-    entriesMax: Math.ceil(REQUESTED_CHARACTERS_MAX / 200),
-    weightMax: REQUESTED_CHARACTERS_MAX,
-    weight: (_value, url) => url.length,
-  });
+  /**
+   * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
+   * double its processor time. Other URLs may have the same hash, which does no harm.
+   */
+  readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
   constructor(store: Store) {
     this.#store = store;
@@ -76,9 +74,23 @@ export class ResponseCache {
   /** Keeps the response if the URL was requested before. */
   set(request: FastifyRequest, response: CachedResponse): void {
     if (isUncached(request) || response.version === null) return;
-    if (this.#requestedOnce.get(request.url)) this.#responses.set(request.url, response);
-    else this.#requestedOnce.set(request.url, true);
+    if (this.#isRequestedAgain(request.url)) this.#responses.set(request.url, response);
   }
+
+  #isRequestedAgain(url: string): boolean {
+    const hash = hashOf(url);
+    const slot = hash % REQUESTED_HASHES;
+    const isKnown = this.#requested[slot] === hash;
+    this.#requested[slot] = hash;
+    return isKnown;
+  }
+}
+
+/** FNV-1a, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
 }
 
 function isUncached({ headers }: FastifyRequest): boolean {

@@ -1,5 +1,4 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import {
@@ -14,7 +13,7 @@ import {
   toRunningTotals,
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
+import { StoreDamaged, type TimeRange } from '../store.ts';
 import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
@@ -22,8 +21,8 @@ import {
   allChanges,
   CHANGES,
   changesOf,
-  deletedHosts,
   hasAllPeaks,
+  hostChanges,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -50,7 +49,7 @@ const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
 /** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
-const LISTED_BYTES_MAX = 16_384;
+export const LISTED_BYTES_MAX = 16_384;
 
 /** Bounds the memory to some 10 MB. */
 const HOSTS_MAX = 100_000;
@@ -74,7 +73,6 @@ export function createCounters(
   distribution: Counter;
   byCategory: Counter;
   byGroup: Counter;
-  attacksByHost: HostCounter;
 } {
   const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
   const distributionRows = rowsOf({ attacks: (category) => category });
@@ -89,7 +87,6 @@ export function createCounters(
     distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
     byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
     byGroup: createCounter(schema, lookups, groupRows, 5, sliceMs),
-    attacksByHost: createHostCounter(schema, lookups, sliceMs),
   };
 }
 
@@ -113,7 +110,7 @@ export function createLookups(schema: Schema) {
 }
 
 /** The row of each series, or -1 for series that the query does not count. */
-function rowsOf({
+export function rowsOf({
   requests = -1,
   attacks,
   blocked = () => -1,
@@ -222,9 +219,9 @@ function createCounter(
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
     const changes = allChanges(schema);
-    const { project, horizon, deleted } = findProject(projectId, changes);
+    const { project, horizon, hostChanges } = findProject(projectId, changes);
     if (project === undefined) return new Float64Array(rowCount * points);
-    const selected = select(project, hosts, deleted);
+    const selected = select(project, hosts, hostChanges);
     const { scopes, key } = selected;
     const plan = planChunks(clip(edges, horizon, project.latest));
     const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
@@ -232,93 +229,11 @@ function createCounter(
     // The only step of `count` returns the counts.
     if (!isLarge(scopes, plan, rowCount))
       return count(selected, plan, points, changes).next().value as Float64Array;
-    return countInSlices({ scopes, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
+    return countInSlices({ ...selected, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
     });
   };
-}
-
-/** Attacks by host ID. A host without attacks is absent. */
-export type HostCounter = (
-  project: string,
-  hosts: readonly string[] | undefined,
-  range: TimeRange,
-) => Promise<Map<string, number>>;
-
-/** Reads records instead of the caches: attacks are a small part of them, and the rest is skipped. */
-function createHostCounter(
-  schema: Schema,
-  { absences, scopesOf, findProject }: Lookups,
-  sliceMs: number,
-): HostCounter {
-  const rowOf = rowsOf({ attacks: () => 0 });
-
-  function* count(
-    hosts: ReadonlyMap<number, string>,
-    plan: readonly ChunkPlan[],
-    read: ReadOptions,
-    slices: Slices,
-  ): Generator<void, Map<string, number>> {
-    const known = { absences, allChanges: allChanges(schema, read) };
-    const records = new RecordReader(schema, { read, known });
-    const attacks = new Map<string, number>();
-    const sum = new Float64Array(1);
-    for (const { level, chunk, runs } of plan) {
-      for (const [scope, id] of hosts) {
-        const record = records.read(level, chunk, scope);
-        if (record !== undefined) accumulate(record, runs, rowOf, 1, sum.fill(0));
-        const [n = 0] = record === undefined ? [] : sum;
-        if (n > 0) attacks.set(id, (attacks.get(id) ?? 0) + n);
-        if (slices.isOver()) yield;
-      }
-    }
-    return attacks;
-  }
-
-  return async (projectId, ids, { from, to }) => {
-    const found = findProject(projectId, allChanges(schema)).project;
-    if (found === undefined) return new Map();
-    return inSlices(schema, sliceMs, function* (read, slices) {
-      const project = schema.projects.get(projectId, read) ?? found;
-      const hosts =
-        ids === undefined
-          ? yield* hostsOf(schema, project, read)
-          : new Map(ids.flatMap((id) => scopesOf(project, [id]).map((scope) => [scope, id])));
-      // In key order, which is also the order in the file.
-      const sorted = new Map([...hosts].sort(([a], [b]) => a - b));
-      const edges = clip([from, to], metaValue(schema, 'horizon', read), project.latest);
-      return yield* count(sorted, planChunks(edges), read, slices);
-    });
-  };
-}
-
-const HOSTS_PER_PART = 256;
-
-/** The IDs of all hosts of a project, by scope. */
-function* hostsOf(
-  { hosts }: Schema,
-  project: ProjectRecord,
-  read: ReadOptions,
-): Generator<void, Map<number, string>> {
-  const found = new Map<number, string>();
-  let start: [number] | [number, string] = [project.scope];
-  for (;;) {
-    const range: RangeOptions = { start, end: [project.scope + 1], limit: HOSTS_PER_PART, ...read };
-    const part = [...hosts.getRange(range)];
-    for (const { key, value } of part) {
-      if (!matchesHostKey(key, value)) throw new StoreDamaged(`the key of the host ${value.id}`);
-      if (!isDeletedHost(value)) found.set(value.scope, value.id);
-      // The last host of a part is the first of the next.
-      start = key;
-    }
-    if (part.length < HOSTS_PER_PART) break;
-    yield;
-  }
-  if (found.size !== project.hosts) {
-    throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${found.size} records`);
-  }
-  return found;
 }
 
 /** 0 for a chunk without counters. A damaged key must not look like one. */
@@ -383,9 +298,11 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
 }
 
 /** The scopes that a query counts. */
-interface Selected {
+export interface Selected {
   /** In key order, which is also the order in the file. */
   scopes: readonly number[];
+  /** Their host IDs. Empty for the whole project. */
+  ids: readonly string[];
   /** Under which the chunk cache has their sums. Undefined: not worth caching. */
   key: number | undefined;
 }
@@ -401,33 +318,35 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
     name: 'selections',
     entriesMax: SELECTIONS_MAX,
     weightMax: SELECTION_CHARACTERS_MAX,
-    weight: ({ scopes }, name) => name.length + 8 * scopes.length,
+    weight: ({ scopes }, name) => name.length + 64 * scopes.length,
   });
-  let deletedBefore = 0;
-  return (project: ProjectRecord, ids: readonly string[] | undefined, deleted: number): Selected => {
-    if (ids === undefined) return { scopes: [project.scope], key: project.scope };
-    if (deleted !== deletedBefore) known.clear();
-    deletedBefore = deleted;
+  let changesBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[] | undefined, changesOfHosts: number): Selected => {
+    if (ids === undefined) return { scopes: [project.scope], ids: [], key: project.scope };
+    if (changesOfHosts !== changesBefore) known.clear();
+    changesBefore = changesOfHosts;
     const name = `${project.scope} ${ids.join()}`;
     const found = known.get(name);
     if (found !== undefined) return found;
-    const scopes = scopesOf(project, ids);
-    const selected = { scopes, key: scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes) };
+    const hosts = scopesOf(project, ids);
+    const scopes = [...hosts.keys()];
+    const key = scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes);
+    const selected = { scopes, ids: [...hosts.values()], key };
     // An unknown host may be registered later.
     if (selected.key !== undefined && scopes.length === ids.length) known.set(name, selected);
     return selected;
   };
 }
 
-/** Cached until a host is deleted: the scope of a host never changes. */
+/** Host IDs by scope, in key order. Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
-  let deleted = 0;
-  return (project: ProjectRecord, ids: readonly string[]): number[] => {
-    const scopes = new Set<number>();
-    const deletedNow = deletedHosts(schema);
-    if (deletedNow !== deleted) known.clear();
-    deleted = deletedNow;
+  let changesBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[]): Map<number, string> => {
+    const scopes: [scope: number, id: string][] = [];
+    const changes = hostChanges(schema);
+    if (changes !== changesBefore) known.clear();
+    changesBefore = changes;
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
@@ -442,10 +361,9 @@ function createScopeLookup(schema: Schema) {
         scope = host.scope;
         known.set(name, scope);
       }
-      scopes.add(scope);
+      scopes.push([scope, id]);
     }
-    // In key order, which is also the order in the file.
-    return [...scopes].sort((a, b) => a - b);
+    return new Map(scopes.sort(([a], [b]) => a - b));
   };
 }
 
@@ -453,8 +371,8 @@ interface FoundProject {
   project: ProjectRecord | undefined;
   horizon: number;
   hasPeaks: boolean;
-  /** How many hosts have been deleted, of all projects. */
-  deleted: number;
+  /** Of all projects. */
+  hostChanges: number;
 }
 
 function createProjectLookup(schema: Schema) {
@@ -468,7 +386,7 @@ function createProjectLookup(schema: Schema) {
       project: schema.projects.get(id),
       horizon: metaValue(schema, 'horizon'),
       hasPeaks: hasAllPeaks(schema),
-      deleted: deletedHosts(schema),
+      hostChanges: hostChanges(schema),
     };
     const { project } = found;
     // Not cached if missing: a new project does not change the counter until it has counts.
@@ -488,14 +406,13 @@ interface Marks {
   born: string;
   horizon: number;
   listsBefore: number;
-  /** Hosts that have been deleted. */
-  deleted: number;
+  changesOfHosts: number;
 }
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
+  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, changesOfHosts: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -511,7 +428,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
         born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
-        deleted: deletedHosts(schema),
+        changesOfHosts: hostChanges(schema),
       };
     }
     return marks;
@@ -523,7 +440,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
    * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   return ({ from, to }) => {
-    const { born, horizon, listsBefore, deleted } = currentMarks();
+    const { born, horizon, listsBefore, changesOfHosts } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const end = Math.ceil(to / chunkMs(level));
     let sum = 0;
@@ -531,7 +448,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born}.${limits}.${deleted || ''}.${sum}`;
+    return `${born}.${limits}.${changesOfHosts || ''}.${sum}`;
   };
 }
 

@@ -62,9 +62,9 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
 
   return (projectId, hosts, edges) => {
     const changes = allChanges(schema);
-    const { project, horizon, hasPeaks } = lookups.findProject(projectId, changes);
+    const { project, horizon, hasPeaks, hostChanges } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const scopes = hosts === undefined ? [project.scope] : lookups.scopesOf(project, hosts);
+    const { scopes } = lookups.select(project, hosts, hostChanges);
     const query = { scopes, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
       new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();
