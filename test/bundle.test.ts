@@ -43,7 +43,7 @@ test('V8 accepts the compiled code', async () => {
 });
 
 test('the compiled code does not contain where it was built', () => {
-  const compiled = readFileSync(join(copy, 'main.js.compiled'));
+  const compiled = readFileSync(join(copy, `main.js.compiled-${process.arch}`));
   expect(compiled.includes('main.js')).toBe(true);
   expect(compiled.includes(server)).toBe(false);
 });
