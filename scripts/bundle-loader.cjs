@@ -19,7 +19,8 @@ function load(name) {
   // The first line keeps its number, for stack traces.
   const source = `(function (exports, require, module, __filename, __dirname) {${readFileSync(filename, 'utf8')}\n})`;
   const script = new Script(source, {
-    filename,
+    // Not the whole path: compiled code contains the name, and is the same wherever it was built.
+    filename: `bundle/${name}`,
     cachedData: compiledBefore(filename),
   });
   const module = { exports: {} };

@@ -1,5 +1,5 @@
 /** The bundle that the program runs from, and the compiled code beside its sources. */
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -40,6 +40,12 @@ test('V8 accepts the compiled code', async () => {
   expect(status).toBe(0);
   expect(stdout).toContain('accepted');
   expect(stdout).not.toContain('rejected');
+});
+
+test('the compiled code does not contain where it was built', () => {
+  const compiled = readFileSync(join(copy, `main.js.compiled-${process.arch}`));
+  expect(compiled.includes('main.js')).toBe(true);
+  expect(compiled.includes(server)).toBe(false);
 });
 
 test.each([
