@@ -1,5 +1,5 @@
 /** The selected time range, and the previous range to compare with. */
-import { fromLocal, toLocal, type Zone } from './zone.ts';
+import { dayOf, isStartOfDay, startOfDay, type Zone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -41,8 +41,7 @@ export function resolveRange(selected: SelectedRange, zone: Zone, now: number): 
   // Whole minutes: queries repeat within a minute, so that responses are cached, and points keep their boundaries.
   const end = Math.ceil(now / MINUTE_MS) * MINUTE_MS;
   if ('lengthMs' in preset) return { from: end - preset.lengthMs, to: end };
-  const today = Math.floor(toLocal(now, zone) / DAY_MS) * DAY_MS;
-  const midnight = (daysAgo: number) => fromLocal(today - daysAgo * DAY_MS, zone);
+  const midnight = (daysAgo: number) => startOfDay(dayOf(now, zone) - daysAgo, zone);
   if (selected.preset === 'yesterday') return { from: midnight(1), to: midnight(0) };
   return { from: midnight(preset.days - 1), to: end };
 }
@@ -65,12 +64,29 @@ export function previousRange(selected: SelectedRange, range: TimeRange): TimeRa
   return { from: Math.max(0, range.from - shiftMs), to: Math.max(0, range.to - shiftMs) };
 }
 
-/** The range one period earlier or later. Null if it would be in the future. */
-export function shiftedRange(selected: SelectedRange, range: TimeRange, steps: -1 | 1, now: number) {
+/** The range one period earlier or later. Null if it would be in the future. Whole local days stay whole local days. */
+export function shiftedRange(
+  selected: SelectedRange,
+  zone: Zone,
+  steps: -1 | 1,
+  now: number,
+): TimeRange | null {
+  const range = resolveRange(selected, zone, now);
+  const days = wholeDays(selected, range, zone);
+  const first = dayOf(range.from, zone) + steps * (days ?? 0);
+  const lengthMs = range.to - range.from;
+  const shifted =
+    days === null
+      ? { from: range.from + steps * lengthMs, to: range.to + steps * lengthMs }
+      : { from: startOfDay(first, zone), to: startOfDay(first + days, zone) };
+  return shifted.from < 0 || shifted.from >= now ? null : shifted;
+}
+
+/** How many local days the range has, with today as a whole day. Null: it does not have whole days. */
+function wholeDays(selected: SelectedRange, { from, to }: TimeRange, zone: Zone): number | null {
   const preset = 'preset' in selected ? PRESETS[selected.preset] : null;
-  const lengthMs = preset && 'days' in preset ? preset.days * DAY_MS : range.to - range.from;
-  const from = range.from + steps * lengthMs;
-  return from < 0 || from >= now ? null : { from, to: from + lengthMs };
+  if (preset !== null) return 'days' in preset ? preset.days : null;
+  return isStartOfDay(from, zone) && isStartOfDay(to, zone) ? dayOf(to, zone) - dayOf(from, zone) : null;
 }
 
 /** Whether the range is compared with one that ends at the same time of an earlier day, because today is not over. */

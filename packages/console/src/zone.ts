@@ -62,6 +62,20 @@ export function fromLocal(local: number, zone: Zone): number {
   return found ?? Math.max(before, after);
 }
 
+/** The number of the local day, counted from 1 January 1970. */
+export function dayOf(time: number, zone: Zone): number {
+  return Math.floor(toLocal(time, zone) / (24 * HOUR_MS));
+}
+
+/** Midnight, or later where the clock skips midnight. */
+export function startOfDay(day: number, zone: Zone): number {
+  return fromLocal(day * 24 * HOUR_MS, zone);
+}
+
+export function isStartOfDay(time: number, zone: Zone): boolean {
+  return time === startOfDay(dayOf(time, zone), zone);
+}
+
 interface ZoneSegment extends TimeRange {
   /** For `timezone` of the API. */
   offset: string;

@@ -104,8 +104,7 @@ function presetTitle(name: PresetName, zone: Zone, now: number): string {
 /** Shows the previous or the next period. */
 function ShiftButton({ steps }: { steps: -1 | 1 }) {
   const { view, zone, now, go } = useApp();
-  const range = resolveRange(view.selectedRange, zone, now());
-  const shifted = shiftedRange(view.selectedRange, range, steps, now());
+  const shifted = shiftedRange(view.selectedRange, zone, steps, now());
   const name = steps < 0 ? 'Previous period' : 'Next period';
   return (
     <button
