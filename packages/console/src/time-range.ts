@@ -9,19 +9,19 @@ const DAY_MS = 24 * HOUR_MS;
 export const RANGE_DAYS_MAX = 3_653;
 
 /**
- * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with. Rare ones are
- * `inMenu`, with the custom range.
+ * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with, in a key
+ * figure. Rare ones are `inMenu`, with the custom range.
  */
 export const PRESETS = {
-  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
-  '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 hours', lengthMs: 6 * HOUR_MS },
-  '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 hours', lengthMs: DAY_MS },
-  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 days', days: 7 },
-  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 days', days: 30 },
-  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 days', days: 90 },
-  today: { label: 'Today', title: 'Today', previous: 'same time yesterday', days: 1, inMenu: true },
+  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous 1 h', lengthMs: HOUR_MS },
+  '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 h', lengthMs: 6 * HOUR_MS },
+  '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 h', lengthMs: DAY_MS },
+  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 d', days: 7 },
+  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 d', days: 30 },
+  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 d', days: 90 },
+  today: { label: 'Today', title: 'Today', previous: 'yesterday', days: 1, inMenu: true },
   yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1, inMenu: true },
-  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 days', days: 3, inMenu: true },
+  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 d', days: 3, inMenu: true },
 } as const;
 
 export type PresetName = keyof typeof PRESETS;

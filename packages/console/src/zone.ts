@@ -120,6 +120,22 @@ export function offsetName(time: number, zone: Zone): string {
   return `UTC${formatOffset(zone.offsetAt(time))}`;
 }
 
+/** `Europe/Berlin (+02:00)` at this time, or `UTC+02:00` of a fixed offset. Zones can have more than one name. */
+export function zoneName(time: number, zone: Zone, id = zone.id): string {
+  const offset = formatOffset(zone.offsetAt(time));
+  return parseOffset(id) === null ? `${id} (${offset})` : `UTC${offset}`;
+}
+
+/** The named zones that the browser knows: `Europe` has `Europe/Berlin`. */
+export function zonesByRegion(): Map<string, string[]> {
+  const regions = new Map<string, string[]>();
+  for (const id of Intl.supportedValuesOf('timeZone')) {
+    const region = id.split('/')[0] ?? id;
+    regions.set(region, [...(regions.get(region) ?? []), id]);
+  }
+  return regions;
+}
+
 /** Offsets of the API: from -12:00 to +14:00. Null if the text is not one of them. */
 export function parseOffset(text: string): number | null {
   const match = /^([+-])(\d{2}):([0-5]\d)$/.exec(text);
