@@ -138,6 +138,32 @@ describeDemo('the pages', (demo) => {
     await expect.poll(() => demo.page.url()).toContain('range=7days');
   });
 
+  test('show the focus, and Escape or Cancel returns it to what opened a dialog', async () => {
+    const { page } = demo;
+    const opens = async (name: string, panel: string, close: () => Promise<void>) => {
+      const opener = page.getByRole('button', { name });
+      await opener.focus();
+      await page.keyboard.press('Enter');
+      await page.locator(panel).waitFor();
+      await close();
+      await expect.poll(() => page.locator(panel).count(), { message: name }).toBe(0);
+      expect(await opener.evaluate((one) => one.matches(':focus-visible')), name).toBe(true);
+    };
+    const pressEscape = () => page.keyboard.press('Escape');
+    await demo.enter('/console/?live=off');
+    for (const name of ['Hosts: All hosts', 'Custom range']) await opens(name, '.popover', pressEscape);
+    await page.locator('nav').getByText('Users and projects').click();
+    for (const name of ['New user', 'Edit admin', 'Delete default']) await opens(name, 'dialog', pressEscape);
+    for (const name of ['New user', 'Delete default'])
+      await opens(name, 'dialog', () => page.getByText('Cancel').press('Enter'));
+    const hidden = await page.evaluate<string[]>(`
+      [...document.querySelectorAll('main :is(button, a, select, input, [tabindex="0"])')]
+        .filter((one) => one.checkVisibility())
+        .filter((one) => (one.focus(), getComputedStyle(one).outlineStyle === 'none'))
+        .map((one) => one.outerHTML)`);
+    expect(hidden).toEqual([]);
+  });
+
   test('remember the theme', async () => {
     await demo.enter('/console/?live=off');
     const background = () =>
