@@ -1,5 +1,6 @@
 /** Counts a file or stream once, from beginning to end. */
 import type { FollowedPath, Store } from '../store/store.ts';
+import type { Outcome, ReadLines } from './batch-reader.ts';
 import { ByteReader } from './byte-stream.ts';
 import { Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
 import {
@@ -14,7 +15,7 @@ import {
   lineText,
   wholeLinesLength,
 } from './lines.ts';
-import type { Counted, NewBatch, Outcome, Pipeline, ReadLines } from './pipeline.ts';
+import type { Counted, NewBatch, Pipeline } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
 export interface FileIngest extends FileSource {
