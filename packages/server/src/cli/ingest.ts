@@ -1,14 +1,17 @@
 /** `ingest` and `follow`: log files into the store. */
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
 import type { Outcome } from '../ingest/batch-reader.ts';
 import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
+import { parserSetup } from '../ingest/chunk-parser.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { Pipeline } from '../ingest/pipeline.ts';
+import { ParserThreads, THREADS_MAX } from '../ingest/parser-threads.ts';
+import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
@@ -59,15 +62,17 @@ export const ingestCommand = command({
       const store = files.includes('-')
         ? opened
         : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
-      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
+      const { ingest, pipeline, limits } = logSource(store, { ...values, project }, io);
+      const parsers = new ParserThreads(parserSetup(ingest.reader, limits), parserThreads());
       const summary = new IngestSummary(io);
       const errors: UserError[] = [];
       try {
         for (const file of files) {
-          const error = await ingestOne(file, ingest, store, pipeline, summary, io);
+          const error = await ingestOne(file, ingest, store, pipeline, parsers, summary, io);
           if (error !== null) errors.push(error);
         }
       } finally {
+        await parsers.close();
         // Also after an error: what was counted before it stays counted.
         summary.print();
       }
@@ -109,12 +114,17 @@ export const followCommand = command({
   },
 });
 
+/** One thread fewer than there are cores: the main thread counts what they read. */
+function parserThreads(): number {
+  return Math.min(availableParallelism() - 1, THREADS_MAX);
+}
+
 /** `project` is an ID here. */
 function logSource(
   store: Store,
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
   io: Io,
-): { ingest: FileIngest; pipeline: Pipeline } {
+): { ingest: FileIngest; pipeline: Pipeline; limits: Limits } {
   const { project, source, format, hosts, retention, hostsMax, sourcesMax, attackSources } = values;
   const limits = {
     retentionMs: retention,
@@ -125,6 +135,7 @@ function logSource(
   return {
     ingest: { project, source: { name: source, format }, reader: readerOptions(values) },
     pipeline: new Pipeline(store, limits, io.now),
+    limits,
   };
 }
 
@@ -134,6 +145,7 @@ async function ingestOne(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
+  parsers: ParserThreads,
   summary: IngestSummary,
   io: Io,
 ): Promise<UserError | null> {
@@ -147,7 +159,7 @@ async function ingestOne(
     for (let conflicts = 0; ; conflicts++) {
       try {
         const stream = isStdin ? decompress(io.stdin) : openLog(file);
-        const options = { eager: isStdin, stop: io.stop };
+        const options = { eager: isStdin, stop: io.stop, parsers };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           summary.add(name, progress);
           bar.advance(progress.bytes);

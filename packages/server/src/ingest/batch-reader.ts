@@ -60,11 +60,11 @@ export interface ReadLimits {
 
 export class BatchReader {
   readonly #limits: ReadLimits;
-  readonly #now: () => number;
+  readonly now: () => number;
 
   constructor(limits: ReadLimits, now: () => number) {
     this.#limits = limits;
-    this.#now = now;
+    this.now = now;
   }
 
   read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
@@ -77,7 +77,7 @@ export class BatchReader {
 
   /** Like `read`, but yields after some lines, so that other work can run in between. */
   *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
-    const now = this.#now();
+    const now = this.now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), examples: {}, hosts: new Map() };
     if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
@@ -91,7 +91,7 @@ export class BatchReader {
 
   /** Whether `read` with `aged` returns records even without new lines. */
   hasAged(reader: LineReader): boolean {
-    return reader.hasPending(this.#now() - OPEN_MS_MAX);
+    return reader.hasPending(this.now() - OPEN_MS_MAX);
   }
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {

@@ -23,7 +23,6 @@ export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 export class Pipeline extends BatchReader {
   readonly #store: Store;
   readonly #limits: Limits;
-  readonly #now: () => number;
   readonly #sources = new BoundedCache<string, ProjectSources>({
     name: 'source_names',
     entriesMax: PROJECTS_MAX,
@@ -34,7 +33,6 @@ export class Pipeline extends BatchReader {
     super(limits, now);
     this.#store = store;
     this.#limits = limits;
-    this.#now = now;
   }
 
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
@@ -87,8 +85,8 @@ export class Pipeline extends BatchReader {
   async #admitSource(project: string, name: string, max: number): Promise<void> {
     let known = this.#sources.get(project);
     if (known?.names.has(name)) return;
-    if (known === undefined || known.listedAt < this.#now() - SOURCES_AGE_MS_MAX) {
-      known = { listedAt: this.#now(), names: new Set(), listing: this.#store.sources(project) };
+    if (known === undefined || known.listedAt < this.now() - SOURCES_AGE_MS_MAX) {
+      known = { listedAt: this.now(), names: new Set(), listing: this.#store.sources(project) };
       this.#sources.set(project, known);
     }
     // Batches that wait for the same list continue in the order in which they arrived.
