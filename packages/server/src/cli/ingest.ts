@@ -10,8 +10,8 @@ import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { ParserThreads, THREADS_MAX } from '../ingest/parser-threads.ts';
-import { type Limits, Pipeline } from '../ingest/pipeline.ts';
+import { BYTES_TO_START_AT_ONCE, ParserThreads, THREADS_MAX } from '../ingest/parser-threads.ts';
+import { Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
@@ -56,14 +56,19 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, files, io) {
-    for (const file of files) await checkReadable(file);
+    let bytes = 0;
+    for (const file of files) bytes += await readableBytes(file);
+    const parsers = new ParserThreads(
+      parserSetup(readerOptions(values), readLimits(values)),
+      parserThreads(),
+    );
+    if (bytes >= BYTES_TO_START_AT_ONCE) parsers.start();
     return withProject(values, io, async (opened, project) => {
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
         ? opened
         : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
-      const { ingest, pipeline, limits } = logSource(store, { ...values, project }, io);
-      const parsers = new ParserThreads(parserSetup(ingest.reader, limits), parserThreads());
+      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
       const summary = new IngestSummary(io);
       const errors: UserError[] = [];
       try {
@@ -72,13 +77,12 @@ export const ingestCommand = command({
           if (error !== null) errors.push(error);
         }
       } finally {
-        await parsers.close();
         // Also after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
       return errors.length > 0 || io.stop.aborted ? 1 : 0;
-    });
+    }).finally(() => parsers.close());
   },
 });
 
@@ -114,9 +118,10 @@ export const followCommand = command({
   },
 });
 
-/** One thread fewer than there are cores: the main thread counts what they read. */
+/** As many as cores, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {
-  return Math.min(availableParallelism() - 1, THREADS_MAX);
+  const cores = availableParallelism();
+  return cores === 1 ? 0 : Math.min(cores, THREADS_MAX);
 }
 
 /** `project` is an ID here. */
@@ -124,19 +129,24 @@ function logSource(
   store: Store,
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
   io: Io,
-): { ingest: FileIngest; pipeline: Pipeline; limits: Limits } {
-  const { project, source, format, hosts, retention, hostsMax, sourcesMax, attackSources } = values;
+): { ingest: FileIngest; pipeline: Pipeline } {
+  const { project, source, format, hosts, hostsMax, sourcesMax } = values;
   const limits = {
-    retentionMs: retention,
+    ...readLimits(values),
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
-    attackSources,
   };
   return {
     ingest: { project, source: { name: source, format }, reader: readerOptions(values) },
     pipeline: new Pipeline(store, limits, io.now),
-    limits,
   };
+}
+
+function readLimits({
+  retention,
+  attackSources,
+}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>) {
+  return { retentionMs: retention, attackSources };
 }
 
 /** Resolves to the error that kept the file from being read to its end, so that other files are read nevertheless. */
@@ -189,12 +199,14 @@ function ingestError(error: unknown, name: string): UserError {
   throw error;
 }
 
-async function checkReadable(file: string): Promise<void> {
-  if (file === '-') return;
+/** The size of the file; 0 if it is unknown. */
+async function readableBytes(file: string): Promise<number> {
+  if (file === '-') return 0;
   const stats = await stat(file).catch(({ code }: NodeJS.ErrnoException) => {
     throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
   });
   if (stats.isDirectory()) throw new UserError(`${file} is a directory, not a file`);
+  return stats.size;
 }
 
 async function followOne(follower: Follower, path: string, io: Io): Promise<void> {

@@ -3,11 +3,11 @@ import { Worker } from 'node:worker_threads';
 import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
-/** Chunks to read before threads start, which takes as long as reading these. Most runs over small files have fewer. */
+/** A thread takes 80 ms of processor time to start, like 20 of these in an access log: few chunks are read without it. */
 const CHUNKS_BEFORE_START = 16;
 
-/** One that is read, and one that is ready. With the memory for results, some 3 MiB each. */
-const CHUNKS_PER_THREAD = 2;
+/** Of one run: threads start with it, because most of the time will be spent on reading. */
+export const BYTES_TO_START_AT_ONCE = 64 * 1_048_576;
 
 /** Reading is about half of the work. The other half is done in order, and keeps up with three threads at most. */
 export const THREADS_MAX = 3;
@@ -49,11 +49,27 @@ export class ParserThreads implements ChunkParsers {
     this.#size = size;
   }
 
+  start(): void {
+    if (this.#threads.length > 0) return;
+    const workerData: ThreadData = { setup: this.#setup, lastId: this.#lastId };
+    for (let i = 0; i < this.#size; i++) {
+      const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
+      const thread: Thread = { worker, tasks: [] };
+      this.#threads.push(thread);
+      worker.on('message', (message: 'ready' | ParsedChunk) => {
+        if (message === 'ready') this.#ready++;
+        else thread.tasks.shift()?.resolve(message);
+      });
+      worker.on('error', (error) => this.#fail(error));
+    }
+  }
+
   /** To be called once for each chunk that is read without threads: after some of them, threads start. */
   capacity(): number {
     if (this.#failure !== null || this.#size === 0) return 0;
-    if (++this.#chunks === CHUNKS_BEFORE_START) this.#start();
-    return this.#ready === this.#size ? CHUNKS_PER_THREAD * this.#size + 2 : 0;
+    if (++this.#chunks >= CHUNKS_BEFORE_START) this.start();
+    // Two for each thread, one of which waits, and two that wait for their turn; 1 MiB each, and 1 MiB for its records.
+    return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
   }
 
   takeMemory(): ArrayBuffer {
@@ -77,20 +93,6 @@ export class ParserThreads implements ChunkParsers {
 
   async close(): Promise<void> {
     await Promise.all(this.#threads.map(({ worker }) => worker.terminate()));
-  }
-
-  #start(): void {
-    const workerData: ThreadData = { setup: this.#setup, lastId: this.#lastId };
-    for (let i = 0; i < this.#size; i++) {
-      const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
-      const thread: Thread = { worker, tasks: [] };
-      this.#threads.push(thread);
-      worker.on('message', (message: 'ready' | ParsedChunk) => {
-        if (message === 'ready') this.#ready++;
-        else thread.tasks.shift()?.resolve(message);
-      });
-      worker.on('error', (error) => this.#fail(error));
-    }
   }
 
   /** Chunks that were passed on are lost, so the caller must begin again. If there are none, it continues without threads. */
