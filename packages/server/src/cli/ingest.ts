@@ -162,22 +162,27 @@ async function ingestOne(
   const isStdin = file === '-';
   const name = isStdin ? 'standard input' : file;
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
-  const bar = progressBar(io, name, isStdin ? null : (await stat(file)).size, megabytes);
+  const total = isStdin ? null : (await stat(file)).size;
+  let bar = progressBar(io, name, total, megabytes);
   // A pipe may stay silent; a stop must not wait for it.
   if (isStdin) io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
   try {
     for (let conflicts = 0; ; conflicts++) {
       try {
-        const stream = isStdin ? decompress(io.stdin) : openLog(file);
+        // Of a compressed file, the size is known before decompression only.
+        const stream = isStdin ? decompress(io.stdin) : openLog(file, (bytes) => bar.advance(bytes));
         const options = { eager: isStdin, stop: io.stop, parsers };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           summary.add(name, progress);
-          bar.advance(progress.bytes);
+          if (progress.kind !== 'unfinished') bar.advance(isStdin ? progress.bytes : 0, progress.lines);
         }
         return null;
       } catch (error) {
         // A file is read again from its start, skipping what the other run has counted. A stream cannot be.
-        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) continue;
+        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) {
+          bar = progressBar(io, name, total, megabytes);
+          continue;
+        }
         if (io.stop.aborted) return null;
         return ingestError(error, name);
       }
