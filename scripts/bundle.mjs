@@ -31,7 +31,8 @@ const ownUrls = {
   transform(code, id) {
     if (!id.startsWith(compiled)) return null;
     const url = `new URL(${JSON.stringify(relative(bundle, id))}, import.meta.url).href`;
-    return code.replaceAll('import.meta.url', url);
+    // Except threads, which are in the bundle.
+    return code.replaceAll(/(?<!'\.\/parser-thread\.js', )import\.meta\.url/g, url);
   },
 };
 
@@ -59,7 +60,7 @@ const unused = {
 /** The directory is `dist/bundle` of a copy of packages/server, or of itself. */
 export async function bundleTo(directory) {
   const building = await rolldown({
-    input: join(compiled, 'main.js'),
+    input: { main: join(compiled, 'main.js'), 'parser-thread': join(compiled, 'ingest/parser-thread.js') },
     cwd: root,
     platform: 'node',
     external: EXTERNAL,
