@@ -58,3 +58,13 @@ test.each([
   for (const name of compiled) damage(join(copy, name));
   expect(await version()).toMatchObject({ status: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+/) });
 });
+
+test('a thread does not load the program', () => {
+  const found = new Set(['parser-thread.js']);
+  for (const name of found) {
+    const source = readFileSync(join(copy, name), 'utf8');
+    for (const [, required] of source.matchAll(/require\("\.\/([\w-]+\.js)"\)/g)) found.add(required ?? '');
+  }
+  expect([...found]).toContain('chunk-parser.js');
+  expect([...found]).not.toContain('main.js');
+});
