@@ -6,6 +6,7 @@ import { generateLoad } from '../wrk.mjs';
 
 /** Two workers, the load generator, and one for everything else. */
 const CORES_MIN = 4;
+const WARM_UP = 10;
 
 /**
  * Returns `{by, ratios: [two / one, one per round]}`: of the speeds, or, where the load generator would take one of the
@@ -21,8 +22,8 @@ export async function measureWorkers({ directory, prepared, processes, requests,
     const speeds = [];
     for (const { address, pid } of [one, two]) {
       const before = processorTime(pid);
-      // Each of two workers sees half of the requests, and has to be as warm.
-      const load = { directory, address, requests, seconds: round === 0 ? 4 * seconds : seconds };
+      // Each of two workers gets half of the requests, and its code is compiled later.
+      const load = { directory, address, requests, seconds: round === 0 ? WARM_UP * seconds : seconds };
       const { per_s } = await generateLoad(load);
       const used_s = (processorTime(pid) - before) / 1_000;
       const workers = pid === one.pid ? 1 : 2;
