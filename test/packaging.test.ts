@@ -88,6 +88,7 @@ describe('npm tarball', () => {
     expect(own).toEqual(
       expect.arrayContaining([
         'dist/bundle/main.js',
+        'dist/bundle/parser-thread.js',
         'dist/bundle/LICENSES.txt',
         'dist/web/index.html',
         'man/wafstat.1',

@@ -614,10 +614,19 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   drop('too_old', batch.events.length - counted.length);
   updated.events += counted.length;
   updated.without_host += withoutHost;
-  for (const { time } of counted) {
-    if (updated.first_seen === null || time < updated.first_seen) updated.first_seen = time;
-    if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
+  if (counted.length === 0) return updated;
+  let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
+  let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
+  let previous: Event | null = null;
+  for (const event of counted) {
+    // The access lines of one host and second are the same object many times.
+    if (event === previous) continue;
+    previous = event;
+    if (event.time < first) first = event.time;
+    if (event.time > last) last = event.time;
   }
+  updated.first_seen = first;
+  updated.last_seen = last;
   return updated;
 }
 

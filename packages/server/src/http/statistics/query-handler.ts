@@ -43,8 +43,9 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // `today` is another range tomorrow, which may have the same version.
         if (rawQuery.recent !== undefined) return contentResponse(content);
         const { project, from, to } = query;
-        const body = toBody(content);
-        return cache.keep(request, { project, from, to, version, body, compressed: new Map() });
+        const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
+        cache.set(request, response);
+        return response;
       }
 
       return async (request, reply) => {

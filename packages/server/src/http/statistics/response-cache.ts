@@ -11,8 +11,8 @@ import { SharedParts } from '../shared-parts.ts';
 const CACHED_BYTES_MAX = 16_777_216;
 /** Per response: its URL, and the objects around its bytes. */
 const RESPONSE_BYTES = 1_024;
-/** URLs requested once: most have 200 characters, those with a thousand hosts 33,000. */
-const REQUESTED_CHARACTERS_MAX = 4_194_304;
+/** Enough for a minute of 1,000 new URLs a second. A power of two. */
+const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
@@ -20,12 +20,10 @@ export interface Response {
   /** Of the counts in the range, or of the content. Null: the store cannot tell. */
   version: string | null;
   body: Body;
-  compressed: Map<ContentCoding, Buffer>;
+  compressed: Map<ContentCoding, Buffer | Buffer[]>;
 }
 
-type QueryResponse = Response & Range & { project: string };
-/** Of a response that is sent again, the bytes are joined: that they are fewer objects outweighs the copy. */
-type CachedResponse = QueryResponse & { body: Buffer };
+type CachedResponse = Response & Range & { project: string };
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
 export function contentResponse(content: Body | object): Response {
@@ -55,13 +53,11 @@ export class ResponseCache {
     weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
   });
 
-  /** Most ranges end now and are never requested again: keeping every response would double its processor time. */
-  readonly #requestedOnce = new BoundedCache<string, true>({
-    name: 'requested_urls',
-    entriesMax: Math.ceil(REQUESTED_CHARACTERS_MAX / 200),
-    weightMax: REQUESTED_CHARACTERS_MAX,
-    weight: (_value, url) => url.length,
-  });
+  /**
+   * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
+   * double its processor time. Other URLs may have the same hash, which does no harm.
+   */
+  readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
   constructor(store: Store) {
     this.#store = store;
@@ -75,17 +71,26 @@ export class ResponseCache {
     return isCurrent ? response : undefined;
   }
 
-  /** Keeps the response if the URL was requested before. Returns the response to send. */
-  keep(request: FastifyRequest, response: QueryResponse): QueryResponse {
-    if (isUncached(request) || response.version === null) return response;
-    if (!this.#requestedOnce.get(request.url)) {
-      this.#requestedOnce.set(request.url, true);
-      return response;
-    }
-    const kept = { ...response, body: toBytes(response.body) };
-    this.#responses.set(request.url, kept);
-    return kept;
+  /** Keeps the response if the URL was requested before. */
+  set(request: FastifyRequest, response: CachedResponse): void {
+    if (isUncached(request) || response.version === null) return;
+    if (this.#isRequestedAgain(request.url)) this.#responses.set(request.url, response);
   }
+
+  #isRequestedAgain(url: string): boolean {
+    const hash = hashOf(url);
+    const slot = hash % REQUESTED_HASHES;
+    const isKnown = this.#requested[slot] === hash;
+    this.#requested[slot] = hash;
+    return isKnown;
+  }
+}
+
+/** FNV-1a, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
 }
 
 function isUncached({ headers }: FastifyRequest): boolean {
@@ -112,11 +117,15 @@ export function createSend(): (
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
     if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
     sent.push('Content-Encoding', coding);
-    if (!Buffer.isBuffer(body) && coding === 'gzip') return sendBytes(reply, 200, sent, await body.gzip());
-    const bytes = compressed.get(coding) ?? (await COMPRESS[coding](toBytes(body)));
+    const bytes = compressed.get(coding) ?? (await compress(body, coding));
     compressed.set(coding, bytes);
     sendBytes(reply, 200, sent, bytes);
   };
+}
+
+async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {
+  if (!Buffer.isBuffer(body) && coding === 'gzip') return body.gzip();
+  return COMPRESS[coding](toBytes(body));
 }
 
 /** Caches must revalidate, and may not share the response: it is for callers who may read the project. */

@@ -1,0 +1,60 @@
+/** The bundle that the program runs from, and the compiled code beside its sources. */
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Process } from './process.ts';
+
+const server = fileURLToPath(new URL('../packages/server', import.meta.url));
+let copy: string;
+
+beforeEach(() => {
+  // As deep as the original, so that it finds package.json and the native modules.
+  mkdirSync(join(server, '.cache'), { recursive: true });
+  copy = mkdtempSync(join(server, '.cache/bundle-'));
+  cpSync(join(server, 'dist/bundle'), copy, { recursive: true });
+});
+afterEach(() => rmSync(copy, { recursive: true }));
+
+function version(): Promise<unknown> {
+  const start = join(copy, 'start.js');
+  writeFileSync(start, "require('./load.js').load('main.js');");
+  return new Process(['--version'], { program: [process.execPath, start] }).end();
+}
+
+test('V8 accepts the compiled code', async () => {
+  const check = join(copy, 'check.js');
+  writeFileSync(
+    check,
+    `const vm = require('node:vm');
+     const { Script } = vm;
+     vm.Script = class extends Script {
+       constructor(source, options) {
+         super(source, options);
+         if (options.cachedData) console.log(this.cachedDataRejected ? 'rejected' : 'accepted');
+       }
+     };
+     require('./load.js').load('main.js');`,
+  );
+  const { status, stdout } = await new Process(['--version'], { program: [process.execPath, check] }).end();
+  expect(status).toBe(0);
+  expect(stdout).toContain('accepted');
+  expect(stdout).not.toContain('rejected');
+});
+
+test('the compiled code does not contain where it was built', () => {
+  const compiled = readFileSync(join(copy, `main.js.compiled-${process.arch}`));
+  expect(compiled.includes('main.js')).toBe(true);
+  expect(compiled.includes(server)).toBe(false);
+});
+
+test.each([
+  ['no compiled code', (path: string) => rmSync(path)],
+  ['damaged compiled code', (path: string) => writeFileSync(path, 'x'.repeat(10_000))],
+  ['empty compiled code', (path: string) => writeFileSync(path, '')],
+])('the program runs with %s', async (_name, damage) => {
+  const compiled = readdirSync(copy).filter((name) => name.endsWith(`.compiled-${process.arch}`));
+  expect(compiled).toContain(`main.js.compiled-${process.arch}`);
+  for (const name of compiled) damage(join(copy, name));
+  expect(await version()).toMatchObject({ status: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+/) });
+});
