@@ -119,11 +119,11 @@ async function measureJson() {
   const { createReader } = await import(join(root, 'packages/server/dist/ingest/reader.js'));
   const fixture = join(root, 'packages/server/fixtures/modsecurity3-json.log');
   const records = readFileSync(fixture, 'utf8').split('\n').filter(Boolean);
-  // Unique IDs, because the reader counts a transaction once.
+  // Unique IDs, because the reader counts a transaction once; like those of the engine, because they have the time.
   const lines = Array.from({ length: 100_000 }, (_, i) =>
     records[i % records.length].replace(
-      /("unique_id":"\d{10})\d{0,8}/,
-      (_all, head) => head + String(i).padStart(8, '0'),
+      /("unique_id":"\d+\.)\d{6}/,
+      (_all, head) => head + String(i).padStart(6, '0'),
     ),
   );
   const best = { parse: Number.POSITIVE_INFINITY, read: Number.POSITIVE_INFINITY };
@@ -137,7 +137,7 @@ async function measureJson() {
     best.read = Math.min(best.read, performance.now() - before);
   }
   console.log(
-    `ModSecurity 3 JSON, reader / JSON.parse alone: ${(best.parse / best.read).toFixed(2)}   goal: 0.5`,
+    `ModSecurity 3 JSON, reader / JSON.parse alone: ${(best.parse / best.read).toFixed(2)}   goal: 0.8`,
   );
 }
 

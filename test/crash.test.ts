@@ -9,7 +9,7 @@ import { ndjson, Sandbox } from './sandbox.ts';
 
 const SEED = 9;
 const LINES = 120_000;
-const KILLS = scaled(8);
+const KILLS = scaled(5);
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
@@ -113,7 +113,8 @@ async function expectCounts(api: Api, oracle: Oracle, random: Random): Promise<v
       const expected = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
       const query = `from=${range.from}&to=${range.to}${hostname ? `&hosts=${ids.get(hostname)}` : ''}`;
       expect(await api.distribution(query)).toEqual(oracle.distribution(expected));
-      expect(await api.timeline(query)).toEqual(oracle.timeline(expected));
+      // Long arrays compare much faster as text.
+      expect(JSON.stringify(await api.timeline(query))).toBe(JSON.stringify(oracle.timeline(expected)));
     }
   }
   expect(sum(await api.distribution(`from=${ALL.from}&to=${ALL.to}`))).toBeGreaterThan(0);

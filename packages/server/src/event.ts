@@ -257,7 +257,9 @@ function urlPath(text: string | undefined): string | undefined {
   if (!text || text === '-') return undefined;
   // Enough for URL_BYTES_MAX, after the longest scheme and host name.
   const start = text.slice(0, 4 * URL_BYTES_MAX);
-  const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
+  const whole = start.startsWith('/') ? start : start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
+  const end = whole.search(/[?#]/);
+  const path = end === -1 ? whole : whole.slice(0, end);
   // Lists show it after the host name, which it must not seem to continue.
   const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
   return cutBytes(percentEncoded(rooted).replaceAll(' ', '%20'), URL_BYTES_MAX);
@@ -270,8 +272,12 @@ function percentEncoded(text: string): string {
   );
 }
 
+/** V8 copies shorter substrings. */
+const SUBSTRING_LENGTH_MIN = 13;
+
 /** Always a copy: a substring would keep the whole line in memory. */
 function cutBytes(text: string, bytesMax: number): string {
+  if (text.length < SUBSTRING_LENGTH_MIN && 3 * text.length <= bytesMax) return text;
   const bytes = Buffer.from(text);
   let end = Math.min(bytes.length, bytesMax);
   while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;

@@ -433,16 +433,25 @@ describe('bytes compared four at a time', () => {
     );
   });
 
-  test('equalsAt is true only where all bytes are the same', () => {
+  test('isSame compares ASCII with ASCII, and text without NUL bytes with anything', () => {
+    const byte = fc.oneof(fc.constantFrom(0, 1, 0x7f, 0x80, 0xf0, 0xff), fc.nat(255));
+    const change = fc.tuple(fc.nat(40), byte);
     fc.assert(
-      fc.property(bytes, fc.nat(40), fc.nat(40), fc.nat(40), (text, a, b, change) => {
-        const [start = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
-        const part = Buffer.from(text.subarray(start, end));
-        expect(new Words(text).equalsAt(new Words(part), start)).toBe(true);
-        if (part.length === 0) return;
-        part[change % part.length] = (part[change % part.length] ?? 0) ^ 1;
-        expect(new Words(text).equalsAt(new Words(part), start)).toBe(false);
+      fc.property(fc.array(fc.nat(127), { maxLength: 40 }), fc.array(change), (text, changes) => {
+        const isSame = (one: Buffer, other: Buffer) =>
+          new Words(Buffer.concat([one, other])).isSame(0, one.length, one.length);
+        const one = Buffer.from(text.map((each) => each || 1));
+        const other = Buffer.from(one);
+        const [ascii, otherAscii] = [Buffer.from(text), Buffer.from(text)];
+        for (const [at, changed] of changes.filter(([each]) => each < text.length)) {
+          other[at] = changed;
+          otherAscii[at] = changed & 0x7f;
+        }
+        expect(isSame(one, other)).toBe(one.equals(other));
+        expect(isSame(ascii, otherAscii)).toBe(ascii.equals(otherAscii));
+        expect(isSame(ascii, ascii)).toBe(true);
       }),
+      { numRuns: 1_000 },
     );
   });
 });

@@ -16,6 +16,8 @@ const LESS_THAN = 0x3c;
 const LETTER_T = 0x54;
 const OPENING_BRACKET = 0x5b;
 const CLOSING_BRACKET = 0x5d;
+/** `- - ` as a word. */
+const DASHES = 0x2d202d20;
 
 interface AccessLinesOptions {
   /** Lines with other times are not taken. */
@@ -29,14 +31,15 @@ interface AccessLinesOptions {
 
 /** Lines of one host within one second. */
 interface HostLines {
-  /** The name in the lines; empty if they have none. */
-  name: Words;
+  /** Where the first of them begins, with the name if they have one. */
+  start: number;
+  nameLength: number;
   host: string | undefined;
+  /** AccessLines.#timeNumber of the lines. */
+  timeNumber: number;
   time: number;
   lines: number;
 }
-
-const NAMELESS = new Words(Buffer.alloc(0));
 
 export class AccessLines {
   readonly #words: Words;
@@ -46,9 +49,11 @@ export class AccessLines {
   readonly #hosts = new Map<number, HostLines>();
   readonly #records: LogRecord[];
   readonly #commonTime = new CommonTimeParser();
-  /** The time of the last parsed line, and its bytes: consecutive lines often have the same. */
-  #time = 0;
-  #timeBytes: Words | null = null;
+  /** The time of the last parsed line, and its offset: consecutive lines often have the same. */
+  #time = Number.NaN;
+  #timeAt = -1;
+  /** Counts the times. Comparing small integers is faster than comparing times, which are not. */
+  #timeNumber = 0;
   /** Where the virtual host of the last parsed line ends; where the line begins if it has none. */
   #hostEnd = 0;
   /** The number of lines taken. */
@@ -70,8 +75,9 @@ export class AccessLines {
       if (!this.#tryParse(at, end)) break;
       const lines = this.#hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, this.#hostEnd);
       if (lines === null) break;
-      if (lines.time !== this.#time) {
+      if (lines.timeNumber !== this.#timeNumber) {
         this.#flush(lines);
+        lines.timeNumber = this.#timeNumber;
         lines.time = this.#time;
       }
       lines.lines++;
@@ -106,7 +112,10 @@ export class AccessLines {
       ident = words.find(SPACE, ident, end, OPENING_BRACKET) + 1;
       if (ident === 0) return false;
     }
-    const opening = words.find(OPENING_BRACKET, ident, end, OPENING_BRACKET);
+    // Most lines have neither ident nor user.
+    const isAnonymous =
+      ident + 4 < end && words.wordAt(ident) === DASHES && bytes[ident + 4] === OPENING_BRACKET;
+    const opening = isAnonymous ? ident + 4 : words.find(OPENING_BRACKET, ident, end, OPENING_BRACKET);
     const closing = opening + 1 + COMMON_TIME_LENGTH;
     const isTime =
       opening !== -1 &&
@@ -125,11 +134,12 @@ export class AccessLines {
   }
 
   #parseTime(at: number): boolean {
-    if (this.#timeBytes !== null && this.#words.equalsAt(this.#timeBytes, at)) return true;
+    if (this.#timeAt !== -1 && this.#words.isSame(at, this.#timeAt, COMMON_TIME_LENGTH)) return true;
     const bytes = this.#words.bytes.subarray(at, at + COMMON_TIME_LENGTH);
     const time = this.#commonTime.parseAt(bytes.toString('latin1'), 0);
     if (time === null || time < this.#options.earliest || time > this.#options.latest) return false;
-    this.#timeBytes = new Words(bytes);
+    this.#timeAt = at;
+    this.#timeNumber++;
     this.#time = time;
     return true;
   }
@@ -141,7 +151,7 @@ export class AccessLines {
   }
 
   #linesWithoutHost(): HostLines {
-    this.#hostless ??= this.#open(NAMELESS, this.#options.host);
+    this.#hostless ??= this.#open(0, 0, this.#options.host);
     return this.#hostless;
   }
 
@@ -153,20 +163,19 @@ export class AccessLines {
     const hash = this.#words.hash(start, end);
     const known = this.#hosts.get(hash);
     if (known !== undefined) {
-      const isSame = known.name.bytes.length === end - start && this.#words.equalsAt(known.name, start);
+      const isSame = known.nameLength === end - start && this.#words.isSame(known.start, start, end - start);
       return isSame ? known : null;
     }
-    const name = this.#words.bytes.subarray(start, end);
-    const text = name.toString('latin1');
+    const text = this.#words.bytes.toString('latin1', start, end);
     if (!mayBeHost(text)) return null;
-    const lines = this.#open(new Words(name), text);
+    const lines = this.#open(start, end - start, text);
     this.#hosts.set(hash, lines);
     return lines;
   }
 
-  #open(name: Words, host: string | undefined): HostLines {
+  #open(start: number, nameLength: number, host: string | undefined): HostLines {
     this.#options.onHost(host);
-    return { name, host, time: 0, lines: 0 };
+    return { start, nameLength, host, timeNumber: this.#timeNumber, time: this.#time, lines: 0 };
   }
 }
 

@@ -78,6 +78,9 @@ export interface Store {
   /** The version of each range between neighbouring edges. Only in stores for which that is cheaper than counting. */
   versions?(query: { project: string; edges: readonly number[] }): Promise<string[]>;
 
+  /** While this number stays the same, so do the versions of all ranges. Only in stores that have `versions`. */
+  changes?(): number;
+
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 
@@ -611,10 +614,19 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   drop('too_old', batch.events.length - counted.length);
   updated.events += counted.length;
   updated.without_host += withoutHost;
-  for (const { time } of counted) {
-    if (updated.first_seen === null || time < updated.first_seen) updated.first_seen = time;
-    if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
+  if (counted.length === 0) return updated;
+  let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
+  let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
+  let previous: Event | null = null;
+  for (const event of counted) {
+    // The access lines of one host and second are the same object many times.
+    if (event === previous) continue;
+    previous = event;
+    if (event.time < first) first = event.time;
+    if (event.time > last) last = event.time;
   }
+  updated.first_seen = first;
+  updated.last_seen = last;
   return updated;
 }
 

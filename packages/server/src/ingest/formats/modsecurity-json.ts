@@ -3,6 +3,7 @@ import { attackDetails } from '../../event.ts';
 import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
 import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
 import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
+import { pickJson, prepareShape } from './json-picker.ts';
 import { parseRuleText } from './rules.ts';
 import { parseAnyTime, parseAsctime, parseCommonTime, timeOfModsecurityId } from './timestamps.ts';
 
@@ -18,7 +19,7 @@ export const modsecurity3Json: JsonFormat = {
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
     const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
-    const rules = objectsOf(transaction.messages).flatMap(modsecurity3Rule);
+    const rules = modsecurity3Rules(transaction.messages);
     const blocked = isBlocked(transaction, rules);
     if (blocked) markDenied(rules);
     const details = attackDetails({
@@ -30,25 +31,59 @@ export const modsecurity3Json: JsonFormat = {
   },
 };
 
+/** The fields that `modsecurity3Json` reads. */
+export const MODSECURITY3_SHAPE = {
+  transaction: {
+    client_ip: 'scalar',
+    time_stamp: 'scalar',
+    unique_id: 'scalar',
+    is_interrupted: 'scalar',
+    request: { uri: 'scalar', hostname: 'scalar', headers: { Host: 'scalar', host: 'scalar' } },
+    response: { http_code: 'scalar' },
+    producer: { secrules_engine: 'scalar' },
+    messages: [
+      {
+        message: 'scalar',
+        details: { ruleId: 'scalar', severity: 'scalar', ver: 'scalar', file: 'scalar', tags: ['scalar'] },
+      },
+    ],
+  },
+} as const;
+
+const SHAPE = prepareShape(MODSECURITY3_SHAPE);
+
+/** The fields of a line that `modsecurity3Json` recognizes; undefined if JSON.parse must decide. */
+export function pickModsecurity3(line: string): JsonObject | undefined {
+  // As the engine writes it. Other JSON is not worth trying.
+  const fields = line.startsWith('{"transaction":{"') ? pickJson(line, SHAPE) : undefined;
+  return fields !== undefined && modsecurity3Json.recognizes(fields) ? fields : undefined;
+}
+
 function transactionField(name: string): Trait<JsonObject> {
   return [`transaction.${name}`, (fields) => asObject(fields.transaction)?.[name] !== undefined];
 }
 
-function modsecurity3Rule(message: JsonObject): Rule[] {
-  const details = asObject(message.details);
-  const id = asText(details?.ruleId);
-  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message.message))];
+/** A loop: flatMap and the arrays that it needs take 7% of the time of a line. */
+function modsecurity3Rules(messages: unknown): Rule[] {
+  const rules: Rule[] = [];
+  for (const message of asArray(messages)) {
+    const fields = asObject(message);
+    const details = asObject(fields?.details);
+    const id = asText(details?.ruleId);
+    if (details !== null && id !== '') rules.push(ruleOf(id, details, asText(fields?.message)));
+  }
+  return rules;
 }
 
 function ruleOf(id: string, details: JsonObject, message: string): Rule {
-  return {
-    ...(id.startsWith('980') && scoresOf(message)),
+  const rule: Rule = {
     id,
     severity: asText(details.severity),
     ver: asText(details.ver),
     file: asText(details.file),
     tags: asArray(details.tags).map(asText),
   };
+  return id.startsWith('980') ? { ...scoresOf(message), ...rule } : rule;
 }
 
 /** Logged since 3.0.16. Before, it follows from the status, if a rule matched that can have set it. */

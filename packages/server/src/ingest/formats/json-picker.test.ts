@@ -1,0 +1,231 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { fixtureLines } from '../../../fixtures/read-fixture.ts';
+import { createReader } from '../reader.ts';
+import { asObject } from './json.ts';
+import { pickJson, prepareShape, type Shape } from './json-picker.ts';
+import { MODSECURITY3_SHAPE } from './modsecurity-json.ts';
+
+const SHAPE = {
+  transaction: { id: 'scalar', time_stamp: 'scalar', Host: 'scalar', host: 'scalar', tags: ['scalar'] },
+  messages: [{ ver: 'scalar', details: { ruleId: 'scalar' } }],
+  table: [['scalar']],
+} as const satisfies Shape;
+const PREPARED = prepareShape(SHAPE);
+
+/** What JSON.parse returns, without the fields that are not wanted. */
+function pruned(value: unknown, shape: Shape): unknown {
+  if (shape === 'scalar') return value;
+  if (Array.isArray(shape)) return (value as unknown[]).map((each) => pruned(each, shape[0]));
+  const wanted = Object.entries(asObject(value) ?? {}).filter(([name]) => Object.hasOwn(shape, name));
+  const inner = shape as { readonly [name: string]: Shape };
+  return Object.fromEntries(wanted.map(([name, each]) => [name, pruned(each, inner[name] ?? 'scalar')]));
+}
+
+/** Either the picker gives up, or it agrees with JSON.parse. Returns whether it has picked. */
+function agrees(text: string): boolean {
+  const picked = pickJson(text, PREPARED);
+  if (picked === undefined) return false;
+  // Throws if the picker accepts what JSON.parse does not.
+  expect(picked).toEqual(pruned(JSON.parse(text), SHAPE));
+  return true;
+}
+
+const NAMES = [
+  'id',
+  'time_stamp',
+  'Host',
+  'host',
+  'hOst',
+  'tags',
+  'ver',
+  'details',
+  'ruleId',
+  'messages',
+  'table',
+];
+const name = fc.oneof(fc.constantFrom('transaction', ...NAMES, '__proto__', ''), fc.string());
+const text = fc.oneof(
+  fc.string(),
+  fc.string({ unit: 'binary' }),
+  fc.constantFrom('a"b\\c\n', '\u0000', '\ufeff', '\ud800'),
+);
+const scalar = fc.oneof(text, fc.integer(), fc.double(), fc.boolean(), fc.constant(null), fc.constant(1e300));
+const { value: anyValue } = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    scalar,
+    fc.array(tie('value'), { maxLength: 4 }),
+    fc.dictionary(name, tie('value'), { maxKeys: 5 }),
+  ),
+}));
+/** Not escaped, and not similar to a wanted name. */
+const otherName = fc.string().map((each) => `x${each.replaceAll(/["\\]/g, '')}`);
+/** Has the shape, and other fields besides it. */
+const document = fc
+  .record(
+    {
+      transaction: fc
+        .record(
+          { id: scalar, time_stamp: scalar, Host: scalar, host: scalar, tags: fc.array(scalar) },
+          { requiredKeys: [] },
+        )
+        .chain((wanted) =>
+          fc.dictionary(otherName, anyValue, { maxKeys: 4 }).map((more) => ({ ...more, ...wanted })),
+        ),
+      messages: fc.array(fc.record({ ver: scalar, x: anyValue, details: fc.record({ ruleId: scalar }) }), {
+        maxLength: 3,
+      }),
+      table: fc.array(fc.array(scalar, { maxLength: 3 }), { maxLength: 3 }),
+      other: anyValue,
+    },
+    { requiredKeys: [] },
+  )
+  .map((value) => JSON.stringify(value));
+
+describe('a picker agrees with JSON.parse', () => {
+  test('on documents of its shape, and gives up on none in ASCII', () => {
+    fc.assert(
+      fc.property(document, (json) => {
+        const isAscii = Buffer.byteLength(json) === json.length;
+        expect(agrees(json)).toBe(isAscii);
+      }),
+    );
+  });
+
+  test('on documents with replaced, inserted and missing characters', () => {
+    const change = fc.tuple(
+      fc.double({ min: 0, max: 1, noNaN: true }),
+      fc.integer({ min: 0, max: 3 }),
+      fc.oneof(
+        fc.constantFrom(
+          ...'{}[]":,\\ue0-+.\t \u0000\u007f\u0080x',
+          'null',
+          'true',
+          '\\u00e',
+          '""',
+          '1e5',
+          '01',
+        ),
+        text,
+      ),
+    );
+    fc.assert(
+      fc.property(document, fc.array(change, { minLength: 1, maxLength: 3 }), (json, changes) => {
+        let changed = json;
+        for (const [where, removed, inserted] of changes) {
+          const at = Math.floor(where * changed.length);
+          changed = changed.slice(0, at) + inserted + changed.slice(at + removed);
+        }
+        agrees(changed);
+        agrees(json.slice(0, changed.length % (json.length + 1)));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('on names that occur twice, that are escaped, and in another case', () => {
+    const entry = fc.tuple(
+      fc.oneof(
+        name.map((each) => JSON.stringify(each)),
+        fc.constantFrom('"\\u0069d"', '"i\\u0064"', '"ID"', '"Tags"'),
+      ),
+      anyValue.map((each) => JSON.stringify(each)),
+    );
+    const object = fc
+      .array(entry, { maxLength: 6 })
+      .map((all) => `{${all.map(([key, value]) => `${key}:${value}`).join()}}`);
+    fc.assert(
+      fc.property(object, (inner) => void agrees(`{"transaction":${inner}}`)),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test.each([
+    ['{"x":-0.5e+10,"transaction":{"id":-0}}', true],
+    ['{"x":{"a":[{},[],[[1]],{"b":{"c":null}}]},"transaction":{"id":"\\u00e9\\n"}}', true],
+    ['{"transaction":{"id":1e999,"time_stamp":123456789012345678901234567890}}', true],
+    [`{"x":${'['.repeat(31)}${']'.repeat(31)}}`, true],
+    [`{"x":${'['.repeat(40)}${']'.repeat(40)}}`, false],
+    [`{"x":${'[{"a":'.repeat(5_000)}1${'}]'.repeat(5_000)}}`, false],
+    ['{"transaction":{"id":"1","id":"2"}}', false],
+    ['{"transaction":{"HOST":"a"}}', false],
+    ['{"transaction":{"id":[]}}', false],
+    ['{"transaction":[]}', false],
+    ['{ "transaction":{}}', false],
+    ['{"x":01}', false],
+    ['{"x":1.}', false],
+    ['{"x":.5}', false],
+    ['{"x":+1}', false],
+    ['{"x":1e}', false],
+    ['{"x":tru}', false],
+    ['{"x":falsy}', false],
+    ['{"x":"\\x"}', false],
+    ['{"x":"\\u12g4"}', false],
+    ['{"x":"\t"}', false],
+    ['{"x":"\u0000"}', false],
+    ['{"x":"\u0122"}', false],
+    ['{"x":[1,]}', false],
+    ['{"x":1,}', false],
+    ['{"x":1]', false],
+    ['{"x":[1}', false],
+    ['{"x":1}}', false],
+    ['{"x":1}\u0000', false],
+    ['{"x":"', false],
+    ['{"x":"\\', false],
+    ['{"x"', false],
+    ['{}', true],
+    ['\ufeff{}', false],
+    ['[]', false],
+    ['', false],
+    [`{"x":"${'a'.repeat(65_536)}"}`, false],
+    [`{"x":"${'a'.repeat(65_528)}"}`, true],
+  ])('on %s', (json, isPicked) => {
+    expect(agrees(json)).toBe(isPicked);
+  });
+});
+
+test('a line is read the same whether its fields are picked or parsed', () => {
+  const lines = fixtureLines('modsecurity3-json.log');
+  const values = fc.constantFrom(
+    '"Host"',
+    '"host"',
+    '"x"',
+    '{}',
+    '[]',
+    'null',
+    '403',
+    '"is_interrupted":true,"x"',
+    '\\"',
+    ' ',
+    'é',
+  );
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...lines),
+      fc.array(fc.tuple(fc.nat(), fc.nat(30), values), { maxLength: 3 }),
+      (line, changes) => {
+        let changed = line;
+        for (const [where, removed, inserted] of changes) {
+          // At the start of a token.
+          const at = changed.indexOf('"', where % changed.length);
+          if (at > 16) changed = changed.slice(0, at) + inserted + changed.slice(at + removed);
+        }
+        const read = (each: string) => {
+          const reader = createReader({ format: 'auto' });
+          return [...reader.read(each, 0), ...reader.read(each, 0), reader.state()];
+        };
+        // White space makes the picker give up.
+        expect(read(changed)).toEqual(read(changed.replace('{', '{ ')));
+      },
+    ),
+    { numRuns: 100 },
+  );
+});
+
+test('the records of the engine are picked', () => {
+  const shape = prepareShape(MODSECURITY3_SHAPE);
+  for (const line of fixtureLines('modsecurity3-json.log')) {
+    expect(pickJson(line, shape)).toEqual(pruned(JSON.parse(line), MODSECURITY3_SHAPE));
+  }
+});
