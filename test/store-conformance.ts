@@ -238,7 +238,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       let run = 0;
       const step = fc.oneof(
         { weight: 4, arbitrary: fc.array(event, { maxLength: 5 }) },
-        fc.constant('prune'),
+        fc.constantFrom('prune', 'rename'),
       );
       // Starts before the first event and moves slowly, so that it passes events in some runs.
       let horizon = NOW - 41 * DAY_MS;
@@ -252,10 +252,12 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
             const known = new Map<string, unknown>();
             const versionAt = new Map<number, string>();
-            for (const next of [[], ...steps]) {
+            for (const [i, next] of [[], ...steps].entries()) {
               if (next === 'prune') {
                 horizon += DAY_MS / 50;
                 await store.prune(horizon);
+              } else if (next === 'rename') {
+                await store.renameHost({ project, id: ids[0] ?? '', hostname: `renamed-${i}.example` });
               } else await store.append(batch(project, ids, next));
               const version = await store.version({ project, ...range });
               if (version === null) continue;
@@ -1163,6 +1165,32 @@ export function durableStoreConformance(
         { numRuns: runs(60, effort) },
       );
       await other.close();
+      await destroy();
+    });
+
+    test('while the change counter is equal, so are the versions in all processes, also after a rename', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const ids = await addHosts(store, 'p');
+      const id = ids[0] ?? '';
+      await store.append(batch('p', ids, [drawnAt(NOW - 5)]));
+      const range = { project: 'p', from: NOW - 9, to: NOW };
+      const versionAt = new Map<number | undefined, string | null>();
+      const expectSameVersions = async () => {
+        const other = another();
+        for (const each of [store, other]) {
+          const changes = each.changes?.();
+          const version = await each.version(range);
+          if (changes !== undefined) expect(version).toBe(versionAt.get(changes) ?? version);
+          versionAt.set(changes, version);
+        }
+        await other.close();
+        return store.version(range);
+      };
+      const before = await expectSameVersions();
+      await store.renameHost({ project: 'p', id, hostname: 'new.example' });
+      await expectSameVersions();
+      await store.deleteHost({ project: 'p', id });
+      expect(await expectSameVersions()).not.toBe(before);
       await destroy();
     });
 

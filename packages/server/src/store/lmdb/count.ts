@@ -29,8 +29,8 @@ import {
   allChanges,
   CHANGES,
   changesOf,
+  deletedHosts,
   hasAllPeaks,
-  hostChanges,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -49,10 +49,7 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/**
- * Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. Such a query keeps only
- * the sums of its host set: the totals of its hosts would evict each other from the cache.
- */
+/** Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
@@ -61,8 +58,8 @@ export const LISTED_BYTES_MAX = 16_384;
 
 /** Twenty selections of a thousand hosts. The cache allocates space for all at once. */
 const HOSTS_MAX = 20_000;
-/** The length of the IDs of all selections: 100 of a thousand hosts. */
-const SELECTION_CHARACTERS_MAX = 4_194_304;
+/** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
+const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
@@ -245,9 +242,9 @@ function createCounter(
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
     const changes = allChanges(schema);
-    const { project, horizon, hostChanges } = findProject(projectId, changes);
+    const { project, horizon, deleted } = findProject(projectId, changes);
     if (project === undefined) return new Float64Array(rowCount * points);
-    const selected = select(project, hosts, hostChanges);
+    const selected = select(project, hosts, deleted);
     const { scopes, key } = selected;
     const plan = planChunks(clip(edges, horizon, project.latest));
     const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
@@ -347,14 +344,14 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
   const known = new BoundedCache<string, Selected>({
     name: 'selections',
     entriesMax: SELECTIONS_MAX,
-    weightMax: SELECTION_CHARACTERS_MAX,
+    weightMax: SELECTION_BYTES_MAX,
     weight: ({ scopes }, name) => name.length + 64 * scopes.length,
   });
-  let changesBefore = 0;
-  return (project: ProjectRecord, ids: readonly string[] | undefined, changesOfHosts: number): Selected => {
+  let deletedBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[] | undefined, deleted: number): Selected => {
     if (ids === undefined) return { scopes: [project.scope], ids: [], key: project.scope };
-    if (changesOfHosts !== changesBefore) known.clear();
-    changesBefore = changesOfHosts;
+    if (deleted !== deletedBefore) known.clear();
+    deletedBefore = deleted;
     const name = `${project.scope} ${ids.join()}`;
     const found = known.get(name);
     if (found !== undefined) return found;
@@ -371,12 +368,12 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
 /** Host IDs by scope, in key order. Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
-  let changesBefore = 0;
+  let deletedBefore = 0;
   return (project: ProjectRecord, ids: readonly string[]): Map<number, string> => {
     const scopes: [scope: number, id: string][] = [];
-    const changes = hostChanges(schema);
-    if (changes !== changesBefore) known.clear();
-    changesBefore = changes;
+    const deleted = deletedHosts(schema);
+    if (deleted !== deletedBefore) known.clear();
+    deletedBefore = deleted;
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
@@ -401,8 +398,8 @@ interface FoundProject {
   project: ProjectRecord | undefined;
   horizon: number;
   hasPeaks: boolean;
-  /** Of all projects. */
-  hostChanges: number;
+  /** Deleted hosts of all projects. */
+  deleted: number;
 }
 
 function createProjectLookup(schema: Schema) {
@@ -416,7 +413,7 @@ function createProjectLookup(schema: Schema) {
       project: schema.projects.get(id),
       horizon: metaValue(schema, 'horizon'),
       hasPeaks: hasAllPeaks(schema),
-      hostChanges: hostChanges(schema),
+      deleted: deletedHosts(schema),
     };
     const { project } = found;
     // Not cached if missing: a new project does not change the counter until it has counts.
@@ -436,13 +433,13 @@ interface Marks {
   born: string;
   horizon: number;
   listsBefore: number;
-  changesOfHosts: number;
+  deleted: number;
 }
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, changesOfHosts: 0 };
+  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -458,7 +455,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
         born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
-        changesOfHosts: hostChanges(schema),
+        deleted: deletedHosts(schema),
       };
     }
     return marks;
@@ -470,7 +467,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
    * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   return ({ from, to }) => {
-    const { born, horizon, listsBefore, changesOfHosts } = currentMarks();
+    const { born, horizon, listsBefore, deleted } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const end = Math.ceil(to / chunkMs(level));
     let sum = 0;
@@ -478,7 +475,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born}.${limits}.${changesOfHosts || ''}.${sum}`;
+    return `${born}.${limits}.${deleted || ''}.${sum}`;
   };
 }
 

@@ -19,11 +19,12 @@ import { type ChunkPlan, EXACT, planChunks } from './levels.ts';
 import { matchesHostKey, RecordReader } from './records.ts';
 import {
   allChanges,
+  deletedHosts,
   type HostRecord,
-  hostChanges,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
+  renamedHosts,
   type Schema,
 } from './schema.ts';
 
@@ -42,7 +43,7 @@ const HOSTS_PER_PART = 256;
 
 /** Reads the hosts of a project in parts, and caches them until one is added, renamed or deleted: 5 us per host. */
 export function createHostLists(schema: Schema, { hostSets }: Lookups) {
-  const known = new BoundedCache<number, HostList & { count: number; changes: number }>({
+  const known = new BoundedCache<number, HostList & { count: number; deleted: number; renamed: number }>({
     name: 'host_lists',
     entriesMax: LISTS_MAX,
     weightMax: LISTED_HOSTS_MAX,
@@ -50,9 +51,11 @@ export function createHostLists(schema: Schema, { hostSets }: Lookups) {
     unitBytes: 200,
   });
   return function* (project: ProjectRecord, read: ReadOptions): Generator<void, HostList> {
-    const changes = hostChanges(schema, read);
+    const [deleted, renamed] = [deletedHosts(schema, read), renamedHosts(schema, read)];
     const cached = known.get(project.scope);
-    if (cached?.count === project.hosts && cached.changes === changes) return cached;
+    const isSame =
+      cached?.count === project.hosts && cached.deleted === deleted && cached.renamed === renamed;
+    if (isSame) return cached;
     const found = yield* recordsOf(schema, project, read);
     found.sort((a, b) => a.scope - b.scope);
     const scopes = found.map(({ scope }) => scope);
@@ -62,7 +65,8 @@ export function createHostLists(schema: Schema, { hostSets }: Lookups) {
       key: hostSets.idOf(scopes),
       hosts: found.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1)),
       count: project.hosts,
-      changes,
+      deleted,
+      renamed,
     };
     known.set(project.scope, list);
     return list;
@@ -148,12 +152,11 @@ export function createHostCounter(
   }
 
   return async (projectId, ids, { from, to }) => {
-    const { project: found, hostChanges } = findProject(projectId, allChanges(schema));
+    const { project: found, deleted } = findProject(projectId, allChanges(schema));
     if (found === undefined) return new Map();
     return inSlices(schema, sliceMs, function* (read, slices) {
       const project = schema.projects.get(projectId, read) ?? found;
-      const selected =
-        ids === undefined ? yield* hostLists(project, read) : select(project, ids, hostChanges);
+      const selected = ids === undefined ? yield* hostLists(project, read) : select(project, ids, deleted);
       if (ids === undefined && selected.ids.length !== project.hosts) {
         throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${selected.ids.length} records`);
       }

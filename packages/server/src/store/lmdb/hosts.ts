@@ -12,7 +12,14 @@ import {
   type RenamedHost,
 } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
-import { countChange, countHostChange, type HostRecord, type ProjectRecord, type Schema } from './schema.ts';
+import {
+  countChange,
+  deletedHosts,
+  type HostRecord,
+  type ProjectRecord,
+  renamedHosts,
+  type Schema,
+} from './schema.ts';
 
 /** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
@@ -90,7 +97,7 @@ export function renameHost(schema: Schema, projectId: string, id: string, hostna
   schema.hostnames.removeSync([project.scope, known.hostname]);
   schema.hostnames.putSync([project.scope, hostname], id);
   schema.hosts.putSync([project.scope, id], renamed);
-  countHostChange(schema);
+  schema.meta.putSync('renamedHosts', renamedHosts(schema) + 1);
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
@@ -109,7 +116,7 @@ export function deleteHost(schema: Schema, projectId: string, id: string): Delet
   for (const { value } of schema.sources.getRange({ start: [scope], end: [scope + 1] })) {
     schema.sourceHosts.removeSync([value.number, id]);
   }
-  countHostChange(schema);
+  schema.meta.putSync('deletedHosts', deletedHosts(schema) + 1);
   countChange(schema);
   return { kind: 'deleted', host: publicHost(known) };
 }

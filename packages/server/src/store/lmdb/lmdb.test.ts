@@ -26,7 +26,7 @@ import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopen
 import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
-durableStoreConformance('the embedded store', open, { share: 0.6 });
+durableStoreConformance('the embedded store', open);
 
 async function open(now: () => number, topKeys?: number) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-store-'));

@@ -194,10 +194,11 @@ export function lmdbStore(
 
     hosts: (project) =>
       available(async () => {
-        const known = schema.projects.get(project);
-        if (known === undefined) return [];
-        const { hosts } = await track(inSlices(schema, SLICE_MS, (read) => hostLists(known, read)));
-        return [...hosts];
+        const list = inSlices(schema, SLICE_MS, function* (read) {
+          const known = schema.projects.get(project, read);
+          return known === undefined ? [] : (yield* hostLists(known, read)).hosts;
+        });
+        return [...(await track(list))];
       }),
 
     sources: (project) => available(() => listSources(schema, project)),

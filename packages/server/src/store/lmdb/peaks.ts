@@ -59,9 +59,9 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
 
   return (projectId, hosts, edges) => {
     const changes = allChanges(schema);
-    const { project, horizon, hasPeaks, hostChanges } = lookups.findProject(projectId, changes);
+    const { project, horizon, hasPeaks, deleted } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const { scopes } = lookups.select(project, hosts, hostChanges);
+    const { scopes } = lookups.select(project, hosts, deleted);
     const query = { scopes, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
       new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();

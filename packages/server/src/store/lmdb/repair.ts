@@ -181,7 +181,7 @@ class Repair {
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
       else if (
         REMOVABLE.has(name) ||
-        (name === 'meta' && (key === 'freed' || key === 'peaks' || key === 'topLists'))
+        (name === 'meta' && ['freed', 'peaks', 'topLists', 'renamedHosts'].includes(String(key)))
       )
         table.removeSync(key);
       else if (name === 'batches') {

@@ -57,7 +57,8 @@ export type MetaKey =
   | 'freed'
   | 'peaks'
   | 'topLists'
-  | 'deletedHosts';
+  | 'deletedHosts'
+  | 'renamedHosts';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -201,16 +202,14 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/**
- * Counts hosts that were deleted or renamed: what is cached about hosts is valid while it is the same, except that there
- * may be more. Missing until there is one.
- */
-export function hostChanges({ meta }: Schema, read?: ReadOptions): number {
+/** How many hosts have been deleted: what is cached by host ID is valid while it is the same. Missing until there is one. */
+export function deletedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('deletedHosts', read) ?? 0;
 }
 
-export function countHostChange(schema: Schema): void {
-  schema.meta.putSync('deletedHosts', hostChanges(schema) + 1);
+/** How often a host has been renamed: no count changes, so neither does a version. Missing until there is one. */
+export function renamedHosts({ meta }: Schema, read?: ReadOptions): number {
+  return meta.get('renamedHosts', read) ?? 0;
 }
 
 export function countChange(schema: Schema): void {

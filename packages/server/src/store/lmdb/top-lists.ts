@@ -29,8 +29,8 @@ import {
   changesOf,
   countChange,
   countChunkChange,
+  deletedHosts,
   freedBefore,
-  hostChanges,
   metaValue,
   type ReadOptions,
   type Schema,
@@ -249,7 +249,7 @@ export function createTopFinder(
       const isSame = known?.chunks[chunk] === chunks[chunk];
       checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
     }
-    const deleted = hostChanges(schema);
+    const deleted = deletedHosts(schema);
     const isCurrent =
       known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
     return known && isCurrent
