@@ -1,20 +1,20 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ChunkCache, DecodedChunks, HostSets } from './chunk-cache.ts';
+import { ALL_CELLS, ChunkCache, DecodedChunks, HostSets, partKey } from './chunk-cache.ts';
 
 const NUMBERS = 10;
 /** The weight of an entry: its numbers, and 16 of overhead. */
 const ENTRY = NUMBERS + 16;
 
 test('totals are those of the current chunk, however small the cache is', () => {
-  const step = fc.record({ chunk: fc.nat(3), scope: fc.nat(3), write: fc.boolean() });
+  const step = fc.record({ chunk: fc.nat(3), scope: fc.nat(3), write: fc.boolean(), isRange: fc.boolean() });
   fc.assert(
     fc.property(fc.nat(6), fc.array(step, { maxLength: 50 }), (room, steps) => {
       const cache = new ChunkCache(new DecodedChunks(room * ENTRY), 'timeline');
       const stored = new Map<string, number>();
       const changes = [0, 0, 0, 0];
       let all = 0;
-      for (const { chunk, scope, write } of steps) {
+      for (const { chunk, scope, write, isRange } of steps) {
         if (write) {
           stored.set(`${chunk} ${scope}`, all);
           changes[chunk] = (changes[chunk] ?? 0) + 1;
@@ -24,7 +24,8 @@ test('totals are those of the current chunk, however small the cache is', () => 
         for (const one of [scope, 0]) {
           const value = stored.get(`${chunk} ${one}`);
           const current = new Float64Array(value === undefined ? 0 : NUMBERS).fill(value ?? 0);
-          expect([...(cached.get(one) ?? cached.put(one, current))]).toEqual([...current]);
+          const part = partKey(one, isRange ? [0, 9] : ALL_CELLS);
+          expect([...(cached.get(part) ?? cached.put(part, current))]).toEqual([...current]);
         }
       }
     }),
@@ -36,9 +37,9 @@ test('a chunk that has not changed is decoded once, and the least recently used 
   let decoded = 0;
   const query = (chunk: number) => {
     const cached = cache.open(0, chunk, 0, () => 0);
-    if (cached.get(7) !== undefined) return;
+    if (cached.get(partKey(7, ALL_CELLS)) !== undefined) return;
     decoded++;
-    cached.put(7, new Float64Array(NUMBERS));
+    cached.put(partKey(7, ALL_CELLS), new Float64Array(NUMBERS));
   };
   for (const chunk of [1, 1, 2, 1, 2]) query(chunk);
   expect(decoded).toBe(2);
@@ -48,6 +49,31 @@ test('a chunk that has not changed is decoded once, and the least recently used 
   expect(decoded).toBe(3);
   query(1);
   expect(decoded).toBe(4);
+});
+
+test('what two queries decode at the same time counts once', () => {
+  const cache = new ChunkCache(new DecodedChunks(3 * ENTRY), 'timeline');
+  const [first, part] = [partKey(6, ALL_CELLS), partKey(7, ALL_CELLS)];
+  const numbers = new Float64Array(NUMBERS);
+  cache.open(0, 1, 0, () => 0).put(first, numbers);
+  const queries = [cache.open(0, 1, 0, () => 0), cache.open(0, 1, 0, () => 0)];
+  for (const query of queries) query.put(part, numbers);
+  cache.open(0, 2, 0, () => 0).put(part, numbers);
+  expect(cache.find(0, 1, 0, part)).toBeDefined();
+});
+
+test('many ranges of one chunk evict the oldest of them, and nothing else', () => {
+  const cache = new ChunkCache(new DecodedChunks(100 * ENTRY), 'attacksByHost');
+  const all = partKey(7, ALL_CELLS);
+  const rangeOf = (first: number) => partKey(-1, [first, 384]);
+  const numbers = new Float64Array(NUMBERS);
+  for (const chunk of [1, 2]) cache.open(0, chunk, 0, () => 0).put(all, numbers);
+  for (let first = 0; first < 384; first++) cache.open(0, 1, 0, () => 0).put(rangeOf(first), numbers);
+  for (const chunk of [1, 2]) expect(cache.find(0, chunk, 0, all)).toBeDefined();
+  const kept = Array.from({ length: 384 }, (_, first) => first).filter((first) =>
+    cache.find(0, 1, 0, rangeOf(first)),
+  );
+  expect(kept).toEqual([378, 379, 380, 381, 382, 383]);
 });
 
 test('a host set gets an ID the second time, in any order of its hosts', () => {

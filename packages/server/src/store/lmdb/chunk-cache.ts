@@ -9,14 +9,20 @@ interface DecodedChunk {
   changes: number;
   /** The global change counter when the chunk was last found unchanged. */
   allChanges: number;
-  /** By scope or ID of a host set, and part (see `partKey`). */
+  /** What serves all ranges. Keys: see `partKey`. */
   totals: Map<number, Float64Array>;
+  /** What serves one range, oldest first. */
+  ranges: Map<number, Float64Array>;
+  /** The weight of everything, and of `ranges` alone. */
   numbers: number;
+  rangeNumbers: number;
 }
 
 /** 32 MB of eight bytes each: for timelines the last day of 1,250 hosts, or the last month of 1,770. */
 const NUMBERS_MAX = 4_194_304;
 const CHUNKS_MAX = 10_000;
+/** Of the limit, what the ranges of one chunk and kind of query may take: 257 ranges of a thousand hosts. */
+const RANGES_SHARE = 1 / 16;
 /** The overhead of an entry, in numbers. */
 const ENTRY_NUMBERS = 16;
 
@@ -31,6 +37,8 @@ export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'atta
 
 /** All kinds of queries share the limit. */
 export class DecodedChunks extends BoundedCache<number, DecodedChunk> {
+  readonly rangeNumbersMax: number;
+
   constructor(numbersMax = NUMBERS_MAX) {
     super({
       name: 'chunks',
@@ -39,6 +47,7 @@ export class DecodedChunks extends BoundedCache<number, DecodedChunk> {
       weight: ({ numbers }) => numbers,
       unitBytes: 8,
     });
+    this.rangeNumbersMax = numbersMax * RANGES_SHARE;
   }
 }
 
@@ -50,6 +59,10 @@ export const ALL_CELLS: readonly number[] = [];
  */
 export function partKey(scope: number, [first = 0, end = 0]: readonly number[]): number {
   return (scope * CELLS_END + first) * CELLS_END + end;
+}
+
+function partsWith({ totals, ranges }: DecodedChunk, part: number): Map<number, Float64Array> {
+  return part % (CELLS_END * CELLS_END) === 0 ? totals : ranges;
 }
 
 export class ChunkCache {
@@ -64,7 +77,7 @@ export class ChunkCache {
   /** Undefined unless it is cached and the chunk has been found unchanged. */
   find(level: number, chunk: number, allChanges: number, part: number): Float64Array | undefined {
     const known = this.#chunks.get(this.#firstKey + level * CHUNKS_PER_LEVEL + chunk);
-    return known?.allChanges === allChanges ? known.totals.get(part) : undefined;
+    return known?.allChanges === allChanges ? partsWith(known, part).get(part) : undefined;
   }
 
   /** Access to what is cached of one chunk. `readChanges` reads its change counter. */
@@ -72,23 +85,42 @@ export class ChunkCache {
     const key = this.#firstKey + level * CHUNKS_PER_LEVEL + chunk;
     const decoded = this.#current(key, allChanges, readChanges);
     return {
-      get: (part: number): Float64Array | undefined => decoded.totals.get(part),
-      put: (part: number, totals: Float64Array): Float64Array => {
-        decoded.totals.set(part, totals);
-        decoded.numbers += totals.length + ENTRY_NUMBERS;
+      get: (part: number): Float64Array | undefined => partsWith(decoded, part).get(part),
+      /** Returns what is cached now: another query in slices may have added the same. */
+      put: (part: number, numbers: Float64Array): Float64Array => {
+        const known = partsWith(decoded, part).get(part);
+        if (known !== undefined) return known;
+        this.#add(decoded, part, numbers);
         // Added again, because the cache weighs an entry when it is added.
         this.#chunks.delete(key);
         this.#chunks.set(key, decoded);
-        return totals;
+        return numbers;
       },
     };
+  }
+
+  #add(decoded: DecodedChunk, part: number, numbers: Float64Array): void {
+    const parts = partsWith(decoded, part);
+    parts.set(part, numbers);
+    decoded.numbers += numbers.length + ENTRY_NUMBERS;
+    if (parts !== decoded.ranges) return;
+    decoded.rangeNumbers += numbers.length + ENTRY_NUMBERS;
+    // A range that moves on leaves old ones in a chunk that is used all the time. The new one stays, however large.
+    for (const [oldest, { length }] of parts) {
+      if (decoded.rangeNumbers <= this.#chunks.rangeNumbersMax || oldest === part) return;
+      parts.delete(oldest);
+      decoded.numbers -= length + ENTRY_NUMBERS;
+      decoded.rangeNumbers -= length + ENTRY_NUMBERS;
+    }
   }
 
   #current(key: number, allChanges: number, readChanges: () => number): DecodedChunk {
     const known = this.#chunks.get(key);
     if (known?.allChanges === allChanges) return known;
     const changes = readChanges();
-    if (known?.changes !== changes) return { changes, allChanges, totals: new Map(), numbers: 0 };
+    if (known?.changes !== changes) {
+      return { changes, allChanges, totals: new Map(), ranges: new Map(), numbers: 0, rangeNumbers: 0 };
+    }
     known.allChanges = allChanges;
     return known;
   }

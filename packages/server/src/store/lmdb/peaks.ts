@@ -6,7 +6,7 @@
 import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, largest, SECOND_RUNS } from '../cells.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
-import { ChunkCache } from './chunk-cache.ts';
+import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges } from './count.ts';
 import { COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
@@ -106,7 +106,7 @@ class PeakSearch {
     this.#cache = cache;
     this.#query = query;
     this.#records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    this.#cacheKey = scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes);
+    this.#cacheKey = partKey(scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes), ALL_CELLS);
     this.#points = edges.length - 1;
     this.#best = new Float64Array(GROUPS.length * this.#points);
     this.#recordsLeft = limits.records;
