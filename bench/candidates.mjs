@@ -10,6 +10,12 @@ export function startService(processes, data, ...args) {
   return processes.start(wafstat, ['serve', ...settings, ...args]);
 }
 
+/** `live`: what peers/serve.mjs says. */
+export function startPeer(processes, name, directory, data, live) {
+  const args = [name, directory, data, ...(live ? [JSON.stringify(live)] : [])];
+  return processes.startScript(join(bench, 'peers/serve.mjs'), args);
+}
+
 /** By name: the address of each candidate, and how to authorize requests to it. */
 export async function startCandidates(processes, { directory, measured }, queries) {
   const service = await startService(processes, measured.data);
@@ -28,12 +34,7 @@ export async function startCandidates(processes, { directory, measured }, querie
     'wafstat, AK/SK': { ...service, authorize: (all) => withSignature(all, service.address, measured) },
   };
   for (const name of PEERS) {
-    const peer = await processes.startScript(join(bench, 'peers/serve.mjs'), [
-      name,
-      directory,
-      measured.data,
-    ]);
-    candidates[name] = { ...peer, authorize };
+    candidates[name] = { ...(await startPeer(processes, name, directory, measured.data)), authorize };
   }
   return candidates;
 }

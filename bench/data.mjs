@@ -51,6 +51,28 @@ export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, 
   return events;
 }
 
+/** What happened between the end of a data set and a later time, event by event. */
+export function eventsSince(traffic, until) {
+  const events = [];
+  for (let day = traffic.days; traffic.end + (day - traffic.days) * DAY_MS < until; day++) {
+    const { length, times, hosts, categories } = trafficOfDay(traffic, day);
+    for (let i = 0; i < length; i++) {
+      if (times[i] < until) events.push({ time: times[i], host: hosts[i], category: categories[i] });
+    }
+  }
+  return events;
+}
+
+/** What happens now, in the same form: spread over the hosts and over some milliseconds up to now, 3% attacks. */
+export function eventsNow(count, hosts, spread_ms) {
+  const now = Date.now();
+  return Array.from({ length: count }, (_, i) => ({
+    time: now - (i % spread_ms),
+    host: i % hosts,
+    category: i % 33 === 0 ? CATEGORIES.indexOf('sqli') : -1,
+  }));
+}
+
 /** Pseudo-random numbers from 0 to 1 (mulberry32). */
 function randomNumbers(seed) {
   let state = seed | 0;

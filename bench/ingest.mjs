@@ -1,12 +1,13 @@
 /**
  * The speed of ingest, as ratios in one run: an access log against GoAccess and against only finding line ends, and
- * ModSecurity's JSON against only JSON.parse. Also the disk space per request.
+ * ModSecurity's JSON against only JSON.parse; and a file on two cores against one. Also the disk space per request.
  *
  *   npm run build && node bench/ingest.mjs        (Debian: apt-get install goaccess)
  */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -19,7 +20,7 @@ const REQUESTS_PER_S = 1_000;
 const root = fileURLToPath(new URL('..', import.meta.url));
 const wafstat = join(root, 'packages/server/bin/wafstat.js');
 
-function main() {
+async function main() {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
   try {
     const log = join(directory, 'access.log');
@@ -49,6 +50,7 @@ function main() {
       `  wafstat / goaccess          ${(speed('wafstat') / speed('goaccess')).toFixed(1)}   goal: 10`,
     );
     console.log(`  wafstat / line ends alone   ${(speed('wafstat') / speed('line ends alone')).toFixed(3)}`);
+    await measureCores(directory, log);
     const disk = diskPerRequest(directory);
     console.log(`disk per request, ${REQUESTS_PER_S} a second on ${HOSTS} hosts: ${disk} bytes   goal: 4`);
     process.stdout.write(execFileSync('node', [fileURLToPath(import.meta.url), 'json']));
@@ -140,5 +142,42 @@ async function measureJson() {
   );
 }
 
+/**
+ * A file on two cores against one, by the clock, so only an idle machine gives a meaningful result. Two runs at once, on
+ * one core each, show what the machine can gain at most: it may have hyperthreads instead of cores.
+ */
+async function measureCores(directory, log) {
+  const data = join(directory, 'cores');
+  const large = join(directory, 'large.log');
+  for (let copy = 0; copy < 3; copy++) appendFileSync(large, readFileSync(log));
+  execFileSync(wafstat, ['init', '--data', data, '--json']);
+  let sources = 0;
+  const ingest = async (cores) => {
+    const where = ['--data', data, '--project', 'default', '--source', `run ${++sources}`];
+    const started = spawn('taskset', ['-c', cores, wafstat, 'ingest', ...where, large], { stdio: 'ignore' });
+    const [status] = await once(started, 'exit');
+    if (status !== 0) throw new Error(`wafstat on cores ${cores} failed`);
+  };
+  const clock = async (...runs) => {
+    const before = performance.now();
+    await Promise.all(runs.map(ingest));
+    return (performance.now() - before) / 1_000;
+  };
+  const seconds = { one: [], two: [], atOnce: [] };
+  for (let round = 0; round < ROUNDS; round++) {
+    seconds.one.push(await clock('0'));
+    seconds.two.push(await clock('0,1'));
+    seconds.atOnce.push(await clock('0', '1'));
+  }
+  rmSync(large);
+  const best = (name) => Math.min(...seconds[name]);
+  const all = Object.values(seconds).map((runs) => runs.map((s) => s.toFixed(1)).join(' '));
+  console.log(
+    `access log, ${(3 * LINES).toLocaleString('en')} lines, two cores / one core: ` +
+      `${(best('one') / best('two')).toFixed(2)}   goal: 1.7; two runs at once: ${((2 * best('one')) / best('atOnce')).toFixed(2)}` +
+      `   (seconds: ${all.join('; ')}; load ${loadavg()[0].toFixed(1)})`,
+  );
+}
+
 if (process.argv[2] === 'json') await measureJson();
-else main();
+else await main();

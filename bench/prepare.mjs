@@ -1,5 +1,5 @@
 /** Installs programs and packages, and loads the data into every candidate. */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { installComponents } from '../scripts/components.mjs';
@@ -15,6 +15,7 @@ const COMPONENTS = [
 ];
 
 export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
+const PEER_FILES = ['sqlite.db', 'duck.db', 'postgres', 'clickhouse'];
 
 /** Returns where everything is. Reuses data that was generated today, because that takes longer than the measurement. */
 export async function prepare(quick, log) {
@@ -54,6 +55,18 @@ export async function prepare(quick, log) {
     })(),
   ]);
   return { directory, sets, ...service, ...grown };
+}
+
+/** What some measurements change: a copy of the first installation and of the databases. */
+export function copyForChanges({ directory, measured, sets }) {
+  const copy = join(directory, 'copy');
+  rmSync(copy, { recursive: true, force: true });
+  mkdirSync(copy);
+  const names = ['sets.json', 'measured.json', 'measured', ...PEER_FILES].map((name) =>
+    join(directory, name),
+  );
+  execFileSync('cp', ['--archive', '--reflink=auto', ...names, copy]);
+  return { directory: copy, sets, measured: { ...measured, data: join(copy, 'measured') } };
 }
 
 /** Runs a step once and stores its result, which later runs read. */

@@ -1,6 +1,6 @@
 /** Runs the servers: each is a process that prints its address. */
 import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 
 const LISTENS = /listens on (http:\/\/\S+)/;
 /** The kernel's unit of CPU time (USER_HZ): 100 per second on every Linux. */
@@ -11,12 +11,14 @@ export class Processes {
 
   /** Starts a program of the benchmark. */
   startScript(script, args, input) {
-    return this.start(process.execPath, [script, ...args], input);
+    return this.start(process.execPath, [script, ...args], { input });
   }
 
-  /** Resolves when the process listens. */
-  start(program, args, input = '') {
-    const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  /** Resolves when the process listens. `log`: the file for its standard error. */
+  start(program, args, { input = '', log } = {}) {
+    const stderr = log === undefined ? 'inherit' : openSync(log, 'w');
+    const child = spawn(program, args, { stdio: ['pipe', 'pipe', stderr] });
+    if (log !== undefined) closeSync(stderr);
     const ended = new Promise((resolve) => child.once('exit', resolve));
     const stop = () => {
       child.kill('SIGTERM');
@@ -43,10 +45,12 @@ export class Processes {
   }
 }
 
-/** CPU time that a process has used so far, in milliseconds. */
+/** CPU time that a process and its children have used so far, in milliseconds. */
 export function processorTime(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
-  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  const own = (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+  return children.reduce((sum, child) => sum + processorTime(child), own);
 }
 
 /** Resident memory in MB, without the mapped data files: they are in the kernel's page cache, which it can reclaim. */

@@ -1,48 +1,53 @@
 /** Turns measurements into rows of the table: a name, one number per round, and the goal if there is one. */
 import { PEERS } from './prepare.mjs';
 
-const LIMITS = {
-  'timeline, 24 hours, 1 host': { limit: 0.5, peer: 10 },
-  'timeline, 30 days, project': { limit: 0.5, peer: 10 },
-  'distribution, 30 days, 10 hosts': { limit: 0.7 },
-  'timeline, 30 days, 100 hosts': {},
-};
 const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
+/** The share of the limit. */
+const OF_THE_LIMIT = { 'wafstat, token': 0.7, 'wafstat, AK/SK': 0.6, 'wafstat, token, computed': 0.5 };
+const LIVE_OF_THE_LIMIT = 0.5;
+/** How many times as fast as the best peer, in every row. */
+const OF_THE_BEST_PEER = 10;
+/** Its points are the sums of so many hosts that computing them takes most of the time. */
+const NO_LIMIT_GOAL = 'timeline, 30 days, 100 hosts';
 
-export function goalRows({ speed, calls, latency, growth, workers, ingesting, live, memory_mb }) {
+export function goalRows(figures) {
+  const { live, speed, calls, latency, growth, workers, ingesting, memory_mb, startUp } = figures;
   const rows = [];
   const add = (name, values, goal) => rows.push({ name, values, goal });
-  for (const [query, speeds] of Object.entries(speed)) {
-    const goals = LIMITS[query];
-    for (const ours of OURS) {
-      const ratio = (name) => speeds[ours].map((per_s, round) => per_s / speeds[name][round]);
-      add(`${query}: ${ours} / limit`, ratio('limit'), goals.limit && { at_least: goals.limit });
-    }
-    const best = bestPeer(speeds);
-    for (const ours of OURS) {
-      const ratios = speeds[ours].map((per_s, round) => per_s / speeds[best][round]);
-      add(`${query}: ${ours} / ${best}`, ratios, goals.peer && { at_least: goals.peer });
-    }
+  const addRatio = (query, speeds, ours, other, at_least) => {
+    const ratios = speeds[ours].map((per_s, round) => per_s / speeds[other][round]);
+    add(`${query}: ${ours} / ${other}`, ratios, at_least && { at_least });
+  };
+  for (const [view, speeds] of Object.entries(live.speed)) {
+    addRatio(view, speeds, 'wafstat', 'limit', LIVE_OF_THE_LIMIT);
+    addRatio(view, speeds, 'wafstat', bestPeer(speeds), OF_THE_BEST_PEER);
   }
-  for (const [query, values] of Object.entries(live))
-    add(`${query}: wafstat / limit`, values, { at_least: 0.5 });
+  for (const [query, speeds] of Object.entries(speed)) {
+    for (const ours of OURS)
+      addRatio(query, speeds, ours, 'limit', query === NO_LIMIT_GOAL ? undefined : OF_THE_LIMIT[ours]);
+    for (const ours of OURS) addRatio(query, speeds, ours, bestPeer(speeds), OF_THE_BEST_PEER);
+  }
   for (const [call, values] of Object.entries(calls)) {
     add(`${call}, computed: time / timeline`, values, { at_most: 1.5 });
   }
-  for (const [query, values] of Object.entries(latency)) {
-    add(`${query}: p99 at half load, ms`, values, { at_most: query.includes('1,000') ? 50 : 5 });
+  for (const [query, { p50, p99 }] of Object.entries(latency)) {
+    if (query.startsWith('distribution')) add(`${query}: median at half load, ms`, p50, { at_most: 5 });
+    else add(`${query}: p99 at half load, ms`, p99, { at_most: query.includes('1,000') ? 50 : 5 });
   }
   for (const [query, values] of Object.entries(growth)) {
     add(`${query}: 10 x history and tenants / small, time`, values, { at_most: 1.2 });
   }
-  add('two workers / one', workers, { at_least: 1.7 });
+  add(`two workers / one, ${workers.by}`, workers.ratios, { at_least: 1.8 });
   const slowdown = ingesting.ingesting.map((ms, round) => ms / ingesting.idle[round]);
-  add('p99 of queries, ingesting 50,000 events/s / idle', slowdown, { at_most: 3 });
+  add('p99 of queries, ingesting 50,000 events/s / idle', slowdown, { at_most: 2 });
   add(
     'events per second that came in meanwhile, thousands',
     ingesting.events_per_s.map((n) => n / 1_000),
   );
-  add('memory of the service beyond the mapped file, MB', [memory_mb], { at_most: 300 });
+  add('memory of the service beyond the mapped file, MB', [memory_mb], { at_most: 150 });
+  for (const [command, { clock, goal }] of Object.entries(startUp)) {
+    if (goal) add(`start-up of ${command}, ms`, [clock], { at_most: goal });
+  }
   return rows;
 }
 

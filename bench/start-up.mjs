@@ -9,51 +9,57 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { wafstat } from './paths.mjs';
 
 const { NODE_EXTRA_CA_CERTS: _, ...env } = process.env;
-const runs = Number(process.argv[2] ?? 20);
-const data = mkdtempSync(join(tmpdir(), 'wafstat-start-up-'));
-const service = createServer((_request, response) => response.end('{"total":0,"items":[]}'));
-await new Promise((resolve) => service.listen(0, '127.0.0.1', resolve));
-const url = `http://127.0.0.1:${service.address().port}`;
-const project = '0'.repeat(32);
+
+/** Returns `{command: {cpu, clock, goal}}` in milliseconds. */
+export async function measureStartUp(runs) {
+  const data = mkdtempSync(join(tmpdir(), 'wafstat-start-up-'));
+  const service = createServer((_request, response) => response.end('{"total":0,"items":[]}'));
+  await new Promise((resolve) => service.listen(0, '127.0.0.1', resolve));
+  try {
+    await measure({ args: [wafstat, 'init', '--data', data] });
+    const commands = commandsOf(data, `http://127.0.0.1:${service.address().port}`);
+    const best = Object.fromEntries(
+      Object.entries(commands).map(([name, { goal }]) => [name, { cpu: Infinity, clock: Infinity, goal }]),
+    );
+    for (let run = 0; run < runs; run++) {
+      for (const [name, command] of Object.entries(commands)) {
+        const { cpu, clock } = await measure(command);
+        best[name].cpu = Math.min(cpu, best[name].cpu);
+        best[name].clock = Math.min(clock, best[name].clock);
+      }
+    }
+    return best;
+  } finally {
+    service.close();
+    rmSync(data, { recursive: true });
+  }
+}
+
+export function startUpTable(startUp) {
+  const lines = Object.entries(startUp).map(([name, { cpu, clock, goal = '' }]) => {
+    return `| ${name} | ${cpu.toFixed(0)} | ${clock.toFixed(0)} | ${goal} |`;
+  });
+  return ['| start-up, ms | processor | clock | goal |', '|---|---|---|---|', ...lines].join('\n');
+}
 
 /** By name: the arguments of Node.js, the goal in milliseconds, and the output that ends the measurement. */
-const COMMANDS = {
-  'node, an empty module': { args: ['--input-type=module', '--eval', ''] },
-  'wafstat --version': { args: [wafstat, '--version'], goal: 60 },
-  'wafstat hosts': {
-    args: [wafstat, 'hosts', '--url', url, '--project', project, '--token', 'x'],
-    goal: 150,
-  },
-  'wafstat serve': {
-    args: [wafstat, 'serve', '--data', data, '--listen', '127.0.0.1:0'],
-    goal: 250,
-    until: 'wafstat listens on',
-  },
-};
-
-try {
-  await measure({ args: [wafstat, 'init', '--data', data] });
-  const best = Object.fromEntries(
-    Object.keys(COMMANDS).map((name) => [name, { cpu: Infinity, clock: Infinity }]),
-  );
-  for (let run = 0; run < runs; run++) {
-    for (const [name, command] of Object.entries(COMMANDS)) {
-      const { cpu, clock } = await measure(command);
-      best[name] = { cpu: Math.min(cpu, best[name].cpu), clock: Math.min(clock, best[name].clock) };
-    }
-  }
-  console.log(`start-up, ms, best of ${runs}`.padEnd(30), '  cpu', 'clock', ' goal');
-  for (const [name, { cpu, clock }] of Object.entries(best)) {
-    const columns = [cpu.toFixed(0), clock.toFixed(0), COMMANDS[name].goal ?? ''];
-    console.log(name.padEnd(30), ...columns.map((column) => String(column).padStart(5)));
-  }
-} finally {
-  service.close();
-  rmSync(data, { recursive: true });
+function commandsOf(data, url) {
+  const client = ['--url', url, '--project', '0'.repeat(32), '--token', 'x'];
+  return {
+    'node, an empty module': { args: ['--input-type=module', '--eval', ''] },
+    'wafstat --version': { args: [wafstat, '--version'], goal: 60 },
+    'wafstat hosts': { args: [wafstat, 'hosts', ...client], goal: 150 },
+    'wafstat serve': {
+      args: [wafstat, 'serve', '--data', data, '--listen', '127.0.0.1:0'],
+      goal: 250,
+      until: 'wafstat listens on',
+    },
+  };
 }
 
 /** Until the output appears, or until the end of the process. */
@@ -96,4 +102,8 @@ function threadTimes(pid) {
     Number(readFileSync(`/proc/${pid}/task/${id}/schedstat`, 'utf8').split(' ')[0]),
   );
   return ns.reduce((sum, each) => sum + each, 0) / 1e6;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  console.log(startUpTable(await measureStartUp(Number(process.argv[2] ?? 20))));
 }

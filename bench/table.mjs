@@ -18,19 +18,35 @@ export function markdownTable(rows) {
 
 /** Responses per second of all candidates, and their share of the limit. */
 export function speedTable(speed) {
-  const names = Object.keys(Object.values(speed)[0]);
-  const head = [
-    '| responses per second (of the limit) |',
-    ...Object.keys(speed).map((query) => ` ${query} |`),
-  ].join('');
-  const lines = names.map((name) => {
-    const columns = Object.values(speed).map((speeds) => {
+  const names = candidateNames(speed);
+  const lines = Object.entries(speed).map(([query, speeds]) => {
+    const columns = names.map((name) => {
       const share = median(speeds[name].map((per_s, round) => per_s / speeds.limit[round]));
-      return ` ${Math.round(median(speeds[name])).toLocaleString('en')} (${share.toPrecision(2)}) |`;
+      return `${Math.round(median(speeds[name])).toLocaleString('en')} (${share.toPrecision(2)})`;
     });
-    return `| ${name} |${columns.join('')}`;
+    return `| ${[query, ...columns].join(' | ')} |`;
   });
-  return [head, `|---|${'---|'.repeat(Object.keys(speed).length)}`, ...lines].join('\n');
+  return [...head('responses per second (of the limit)', names), ...lines].join('\n');
+}
+
+/** More about one view: `{speed, p99, cpu_us}`, each `{view: {candidate: [one per round]}}`. */
+export function viewTable(view, { speed, p99, cpu_us }) {
+  const lines = candidateNames(speed).map((name) => {
+    const columns = [speed, p99, cpu_us].map((figures) => short(median(figures[view][name])));
+    return `| ${[name, ...columns].join(' | ')} |`;
+  });
+  const columns = ['responses per second', '99th percentile, ms', 'processor time per response, us'];
+  return [...head(view, columns), ...lines].join('\n');
+}
+
+/** The limit first, then ours. */
+function candidateNames(byQuery) {
+  const rank = (name) => (name === 'limit' ? 0 : name.startsWith('wafstat') ? 1 : 2);
+  return Object.keys(Object.values(byQuery)[0]).toSorted((a, b) => rank(a) - rank(b));
+}
+
+function head(what, names) {
+  return [`| ${[what, ...names].join(' | ')} |`, `|---|${'---|'.repeat(names.length)}`];
 }
 
 export function compressionTable(compression) {

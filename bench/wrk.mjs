@@ -10,11 +10,11 @@ const CONNECTIONS = 16;
 const CONNECTIONS_PACED_MAX = 64;
 
 /**
- * Sends `requests` ({path, headers}) to the address for some seconds: as fast as responses arrive, or about `rate` per
- * second, at random times. Returns the responses per second, and latencies in milliseconds. `mayShed`: responses with 503
- * do not count, instead of being an error: the HTTP layer sheds queries that wait too long for a slow store.
+ * Sends `requests` ({path, headers}, or those of `liveRequest`) to the address for some seconds: as fast as responses
+ * arrive, or about `rate` per second, at random times. Returns the responses per second, and latencies in milliseconds.
+ * Errors do not count: the HTTP layer sheds queries that wait too long for a slow store. `mayShedAll`: all of them.
  */
-export async function generateLoad({ directory, address, requests, seconds, rate, mayShed = false }) {
+export async function generateLoad({ directory, address, requests, seconds, rate, mayShedAll = false }) {
   const connections = rate ? Math.min(CONNECTIONS_PACED_MAX, Math.ceil(rate / 4)) : CONNECTIONS;
   const pause_ms = rate ? (connections / rate) * 1_000 : 0;
   const script = join(directory, 'load.lua');
@@ -34,7 +34,7 @@ export async function generateLoad({ directory, address, requests, seconds, rate
   ];
   const { stdout } = await promisify(execFile)('wrk', args);
   const result = JSON.parse(stdout.split('\n').find((line) => line.startsWith('{')));
-  if ((result.errors > 0 && !mayShed) || result.responses === result.errors)
+  if (result.responses === result.errors && !mayShedAll)
     throw new Error(`${address} failed: ${JSON.stringify(result)}`);
   return {
     per_s: (result.responses - result.errors) / (result.us / 1e6),
@@ -43,22 +43,38 @@ export async function generateLoad({ directory, address, requests, seconds, rate
   };
 }
 
+/** A request is its bytes, or those around the range that ends now, and the length of the range. */
 function luaScript(requests, pause_ms) {
-  const list = requests.map(({ path, headers }) => {
+  const list = requests.map(({ path, headers, range_ms }) => {
     const fields = Object.entries(headers).map(([name, value]) => `[${lua(name)}]=${lua(value)}`);
-    return `{${lua(path)},{${fields}}}`;
+    return `{${lua(path)},{${fields}},${range_ms ?? 'nil'}}`;
   });
   return `
+local ffi = require("ffi")
+ffi.cdef("typedef struct { long s; long us; } timeval_t; int gettimeofday(timeval_t *time, void *zone);")
+local clock = ffi.new("timeval_t")
 local list = {${list.join(',\n')}}
-local texts = {}
+local requests = {}
 function init()
-  for i, r in ipairs(list) do texts[i] = wrk.format("GET", r[1], r[2]) end
+  for i, r in ipairs(list) do
+    local text = wrk.format("GET", r[1] .. (r[3] and "RANGE" or ""), r[2])
+    if r[3] then
+      local first, last = text:find("RANGE", 1, true)
+      requests[i] = { text:sub(1, first - 1), text:sub(last + 1), r[3] }
+    else
+      requests[i] = text
+    end
+  end
   math.randomseed(os.time())
 end
 local at = 0
 function request()
-  at = at % #texts + 1
-  return texts[at]
+  at = at % #requests + 1
+  local r = requests[at]
+  if type(r) == "string" then return r end
+  ffi.C.gettimeofday(clock, nil)
+  local now = tonumber(clock.s) * 1000 + math.floor(tonumber(clock.us) / 1000)
+  return string.format("%sfrom=%.0f&to=%.0f%s", r[1], now - r[3], now, r[2])
 end
 ${pause_ms > 0 ? `function delay() return math.floor(-${pause_ms} * math.log(1 - math.random()) + 0.5) end` : ''}
 function done(summary, latency)

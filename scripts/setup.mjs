@@ -19,7 +19,10 @@ function isInstalled() {
 function isBundled() {
   const bundle = `${root}/packages/server/dist/bundle/main.js`;
   const compiled = ['signer', 'client', 'server'].map((name) => `${root}/packages/${name}/dist/.tsbuildinfo`);
-  const newest = [`${root}/package-lock.json`, `${root}/scripts/bundle.mjs`, ...compiled];
+  const scripts = ['bundle.mjs', 'bundle-loader.cjs', 'code-cache.cjs'].map(
+    (name) => `${root}/scripts/${name}`,
+  );
+  const newest = [`${root}/package-lock.json`, ...scripts, ...compiled];
   return existsSync(bundle) && newest.every((path) => statSync(path).mtimeMs < statSync(bundle).mtimeMs);
 }
 

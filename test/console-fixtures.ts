@@ -49,8 +49,8 @@ class ConsoleFixture {
   /** Opens a new browser context: no cookies, time zone UTC. */
   protected async visit(address: string): Promise<void> {
     const viewport = { width: 1280, height: 900 };
-    const options = { timezoneId: 'UTC', locale: 'en-GB', viewport, baseURL: address };
-    const context = await this.browser.newContext(options);
+    const common = { timezoneId: 'UTC', locale: 'en-GB', reducedMotion: 'reduce', baseURL: address } as const;
+    const context = await this.browser.newContext({ ...common, viewport });
     context.setDefaultTimeout(TIMEOUT_MS);
     this.page = await context.newPage();
     this.#problems = [];

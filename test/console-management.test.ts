@@ -123,6 +123,15 @@ describeService('management', (service) => {
     await page.getByText('Log the time in the default form').waitFor();
     await page.getByText('Add a source', { exact: true }).click();
     await page.getByText('What writes your logs?').waitFor();
+    // A second visit shows the key of the first.
+    const create = page.getByRole('button', { name: 'Create ingest key' });
+    const key = page.locator('.secret code').first();
+    await create.click();
+    const access = await key.textContent();
+    await page.getByText('Show sources', { exact: true }).click();
+    await page.getByText('Add a source', { exact: true }).click();
+    expect(await key.textContent()).toBe(access);
+    expect(await create.count()).toBe(0);
     await page.getByText('Show sources', { exact: true }).click();
     await page.getByRole('row', { name: /Reporting/ }).waitFor();
     // The log lines of others are personal data.

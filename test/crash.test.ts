@@ -9,14 +9,14 @@ import { ndjson, Sandbox } from './sandbox.ts';
 
 const SEED = 9;
 const LINES = 120_000;
-const KILLS = scaled(8);
+const KILLS = scaled(5);
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
 const HOSTNAMES = ['a.example', 'b.example', 'c.example'];
 const ALL = { from: START, to: START + SPAN_MS, offsetMinutes: 0, hostnames: undefined };
-/** Makes the file longer, so that a run has many commits. */
-const PADDING = 'x'.repeat(200);
+/** Makes the file longer, so that a run has many commits, and threads to read it. */
+const PADDING = 'x'.repeat(600);
 
 let sandbox: Sandbox;
 beforeEach(() => {
@@ -42,7 +42,8 @@ test('ingest killed several times and then run to the end counts every event onc
     const latest = random.chance(0.3) ? Date.now() + random.integer(0, 1_000) : Number.POSITIVE_INFINITY;
     const begun = async () => Date.now() >= latest || (await countedEvents(api)) > before || undefined;
     await eventually(begun, 'some progress');
-    await sleep(random.integer(0, 30));
+    // Some time later, threads read chunks ahead.
+    await sleep(random.integer(0, random.chance(0.5) ? 30 : 250));
     expect((await run.kill()).signal).toBe('SIGKILL');
     // The server still responds, and no batch is visible in part.
     const { requests, attacks } = await api.timeline(`from=${ALL.from}&to=${ALL.to}`);
@@ -112,7 +113,8 @@ async function expectCounts(api: Api, oracle: Oracle, random: Random): Promise<v
       const expected = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
       const query = `from=${range.from}&to=${range.to}${hostname ? `&hosts=${ids.get(hostname)}` : ''}`;
       expect(await api.distribution(query)).toEqual(oracle.distribution(expected));
-      expect(await api.timeline(query)).toEqual(oracle.timeline(expected));
+      // Long arrays compare much faster as text.
+      expect(JSON.stringify(await api.timeline(query))).toBe(JSON.stringify(oracle.timeline(expected)));
     }
   }
   expect(sum(await api.distribution(`from=${ALL.from}&to=${ALL.to}`))).toBeGreaterThan(0);

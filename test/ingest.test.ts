@@ -1,11 +1,20 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
-import { appendFileSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { appendFileSync, readdirSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { openLog } from '../packages/server/dist/ingest/byte-stream.js';
+import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
+import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
+import { ParserThreads } from '../packages/server/dist/ingest/parser-threads.js';
+import { Pipeline } from '../packages/server/dist/ingest/pipeline.js';
+import { memoryStore } from '../packages/server/dist/store/memory.js';
 import { type Api, login, sum } from './api.ts';
-import type { Ended } from './process.ts';
+import { type Ended, eventually, PROGRAM } from './process.ts';
 import { describeEmbedded, type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
 const HOUR_MS = 3_600_000;
@@ -316,3 +325,77 @@ test('an unreadable file is refused by name, and no other file is counted', asyn
   expect((await ingest([sandbox.directory])).stderr).toContain('is a directory');
   expect(await requests()).toBe(0);
 });
+
+test.runIf(spawnSync('script', ['--version']).status === 0)(
+  'on a terminal, a bar shows the progress until the end; elsewhere, nothing does',
+  async () => {
+    const file = sandbox.write('progress.ndjson', ndjson(seconds(0, 100_000)));
+    const args = ['ingest', ...options(), file];
+    // Runs the command in a pseudo-terminal, and copies what it prints.
+    const command = ['stty columns 200;', process.execPath, PROGRAM, ...args].join(' ');
+    const terminal = ['script', '--quiet', '--return', '--command', command, '/dev/null'] as const;
+    const { status, stdout } = await sandbox.start([], { program: terminal }).end();
+    expect(status).toBe(0);
+    const drawn = stdout.split('\r\u001b[K');
+    expect(drawn.slice(1, -1).join('\n')).toMatch(
+      /progress\.ndjson █*░* \d+% [\d.]+ MB of [\d.]+ MB, [\d,]+ lines\/s, [\d.]+ MB\/s, \d+ s left/,
+    );
+    expect(drawn.at(-1)).toMatch(/^accepted +100000\r$/m);
+    expect(drawn.at(-1)).not.toMatch(/[█░]/);
+    const plain = await sandbox.start([...args, '--host', 'a.example', '--source', 'other']).end();
+    expect(plain.stderr).toBe('');
+    expect(plain.stdout).not.toContain('\u001b');
+  },
+);
+
+test('threads count a large file like the main thread alone', async () => {
+  const file = sandbox.write('large.log', largeLog());
+  const reader = { format: 'auto' as const };
+  const limits = { retentionMs: 365 * DAY_MS, hostsMax: 5 };
+  const countWith = async (parsers?: ParserThreads) => {
+    const store = memoryStore(() => NOW);
+    const source = { project: 'p', source: { name: 's', format: 'auto' }, reader };
+    const progress: FileProgress[] = [];
+    const pipeline = new Pipeline(store, limits, () => NOW);
+    for await (const step of ingestFile(openLog(file), source, store, pipeline, { parsers }))
+      progress.push(step);
+    return { progress, hosts: await store.hosts('p'), sources: await store.sources('p') };
+  };
+  const threads = new ParserThreads(parserSetup(reader, limits), 2);
+  try {
+    threads.start();
+    await eventually(async () => threads.capacity() > 0 || undefined, 'ready threads');
+    const parse = vi.spyOn(threads, 'parse');
+    expect(await countWith(threads)).toEqual(await countWith());
+    expect(parse.mock.calls.length).toBeGreaterThan(10);
+  } finally {
+    await threads.close();
+  }
+});
+
+test.runIf(availableParallelism() > 1)('the program reads a large file in threads', async () => {
+  const file = sandbox.write('larger.log', Array(5).fill(largeLog()).join('\n'));
+  const profiles = sandbox.path('profiles');
+  // Node.js writes one for each thread. If threads cannot start, the program counts without them.
+  const program = [process.execPath, '--cpu-prof', `--cpu-prof-dir=${profiles}`, PROGRAM] as const;
+  const args = ['ingest', '--data', sandbox.data, '--project', api.project, file];
+  const { status, stdout } = await sandbox.start(args, { program }).end();
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^accepted +19600$/m);
+  expect(stdout).toMatch(/^dropped +400$/m);
+  const called = readdirSync(profiles).map((name) => readFileSync(join(profiles, name), 'utf8'));
+  expect(called.filter((profile) => profile.includes('/parser-thread.js')).length).toBeGreaterThan(0);
+});
+
+/** 16 MB: lines of an access log, events, and lines that are dropped. */
+function largeLog(): string {
+  const stamp = `${new Date(NOW - HOUR_MS).toUTCString().slice(5, 16).replaceAll(' ', '/')}:00:00:00 +0000`;
+  const lines = Array.from({ length: 4_000 }, (_, i) => {
+    const padding = 'x'.repeat(4_000 + (i % 7));
+    if (i % 50 === 0) return `not a log line ${padding}`;
+    if (i % 5 === 0)
+      return JSON.stringify({ time: NOW - i, host: `h${i % 4}.example`, attack: 'xss', padding });
+    return `h${i % 9}.example 203.0.113.9 - - [${stamp}] "GET / HTTP/1.1" 200 1 "-" "${padding}"`;
+  });
+  return lines.join('\n');
+}

@@ -165,11 +165,11 @@ describe('contents', () => {
         'dist/web/index.html.br',
       ]),
     );
-    const program = /^dist\/(?!.*\.test\.)[\w/-]+\.js$/;
-    const licenses = 'dist/bundle/LICENSES.txt';
+    const program = /^dist\/(?!.*\.test\.)[\w/-]+\.js(\.compiled-\w+)?$/;
+    const bundle = ['dist/bundle/LICENSES.txt', 'dist/bundle/package.json'];
     const webConsole = /^dist\/web\/[\w/-]+\.(html|js|css|svg)(\.br|\.gz)?$/;
     const others = files.filter((file) => !program.test(file) && !webConsole.test(file));
-    expect(others).toEqual(['LICENSE', 'README.md', 'bin/wafstat.js', licenses, 'package.json']);
+    expect(others).toEqual(['LICENSE', 'README.md', 'bin/wafstat.js', ...bundle, 'package.json']);
   });
 
   test('the SDKs have no dependencies', async () => {

@@ -88,6 +88,7 @@ describe('npm tarball', () => {
     expect(own).toEqual(
       expect.arrayContaining([
         'dist/bundle/main.js',
+        'dist/bundle/parser-thread.js',
         'dist/bundle/LICENSES.txt',
         'dist/web/index.html',
         'man/wafstat.1',
@@ -96,6 +97,14 @@ describe('npm tarball', () => {
     );
     expect(existsSync(join(installed, 'node_modules/vitest'))).toBe(false);
     expect(statSync(join(prefix, 'share/man/man1/wafstat.1')).isFile()).toBe(true);
+  });
+
+  test('its threads start', async () => {
+    const thread = JSON.stringify(join(installed, 'dist/bundle/parser-thread.js'));
+    const data = '{ setup: { limits: {}, format: "auto" }, lastId: new SharedArrayBuffer(68) }';
+    const start = `new (require('node:worker_threads').Worker)(${thread}, { workerData: ${data} })`;
+    const report = `.once('message', (message) => { console.log(message); process.exit(); })`;
+    expect(await run(process.execPath, ['-e', start + report])).toBe('ready\n');
   });
 
   test('installs alone, and the service counts', async () => {

@@ -133,6 +133,7 @@ export class PostgresServer {
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
     const start = () => {
+      this.#output = '';
       const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
         ...asUser(),
         cwd: this.#root,
@@ -150,9 +151,8 @@ export class PostgresServer {
     await eventually(() => {
       // Processes of a killed server need some time to notice: until then a new one does not start.
       if (child.exitCode !== null) child = start();
-      const ready = ['-q', '-h', '127.0.0.1', '-p', String(this.port)];
-      return spawnSync(join(programs ?? '', 'pg_isready'), ready).status === 0 || undefined;
-    }, `postgres on port ${this.port}: ${this.#output}`);
+      return this.#output.includes('ready to accept') || undefined;
+    }, `postgres on port ${this.port}`);
   }
 
   /** Kills the first process of the server. The others notice, and end at once. */

@@ -111,10 +111,14 @@ const randomTopQuery = fc
   .map(({ range, ...query }) => ({ ...query, ...range }));
 
 interface Effort {
-  /** The share of random cases to run, for slow stores. */
+  /** The share of random cases to run; if it is a half or more, at least 30 of each. */
   share?: number;
   /** For another release of an engine that runs the whole suite elsewhere: leaves out `OUR_LOGIC`. */
   isOtherRelease?: boolean;
+}
+
+function runs(cases: number, { share = 1 }: Effort): number {
+  return Math.ceil(Math.max(cases * share, share < 0.5 ? 1 : Math.min(cases, 30)));
 }
 
 /** What our code decides, between statements that the other tests run too: it cannot depend on the engine's release. */
@@ -150,7 +154,6 @@ function topDefiner({ isOtherRelease = false }: Effort) {
 }
 
 export function storeConformance(name: string, create: Create<StoreUnderTest>, effort: Effort = {}): void {
-  const { share = 1 } = effort;
   const test = definer(effort);
   const topTest = topDefiner(effort);
   describe(`${name} fulfils the contract of a store`, () => {
@@ -191,7 +194,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             });
           },
         ),
-        { numRuns: Math.ceil(150 * share) },
+        { numRuns: runs(150, effort) },
       );
     });
 
@@ -226,7 +229,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             }
           },
         ),
-        { numRuns: Math.ceil(30 * share) },
+        { numRuns: runs(30, effort) },
       );
     });
 
@@ -248,6 +251,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             const ids = await addHosts(store, project);
             const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
             const known = new Map<string, unknown>();
+            const versionAt = new Map<number, string>();
             for (const next of [[], ...steps]) {
               if (next === 'prune') {
                 horizon += DAY_MS / 50;
@@ -255,6 +259,11 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
               } else await store.append(batch(project, ids, next));
               const version = await store.version({ project, ...range });
               if (version === null) continue;
+              const changes = store.changes?.();
+              if (changes !== undefined) {
+                expect(version).toBe(versionAt.get(changes) ?? version);
+                versionAt.set(changes, version);
+              }
               const parts = edges.slice(1).map((to, i) => ({ project, from: edges[i] ?? 0, to }));
               const versions = await store.versions?.({ project, edges });
               if (versions)
@@ -273,7 +282,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             }
           },
         ),
-        { numRuns: Math.ceil(100 * share) },
+        { numRuns: runs(100, effort) },
       );
     });
 
@@ -299,7 +308,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             expect(await series(other, otherIds)).toEqual(await series(one, oneIds));
           },
         ),
-        { numRuns: Math.ceil(40 * share) },
+        { numRuns: runs(40, effort) },
       );
     });
 
@@ -320,7 +329,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           const series = await store.series({ project: 'p', hosts, edges: [a, b, c] });
           expect(sum(series.attacks)).toBe(sum(whole));
         }),
-        { numRuns: Math.ceil(100 * share) },
+        { numRuns: runs(100, effort) },
       );
     });
 
@@ -368,7 +377,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           const whole = await store.peaks({ ...query, edges: [range.from, range.to] });
           expect(whole.map((row) => row[0])).toEqual(peaks.map((row) => Math.max(...row)));
         }),
-        { numRuns: Math.ceil(60 * share) },
+        { numRuns: runs(60, effort) },
       );
     });
 
@@ -607,12 +616,14 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           (await each.top({ ...selection, from: NOW - 9, to: NOW, list: 'sources', limit: 9 })).attacks;
         expect(await listed()).toBe(1);
         const versions = [await each.version({ project: 'p', from: NOW - 9, to: NOW })];
+        const changes = each.changes?.();
         const deleted = { kind: 'deleted', host: { id, hostname: HOSTNAMES[0], created: NOW } };
         expect(await each.deleteHost({ project: 'p', id })).toEqual(deleted);
         expect(await each.deleteHost({ project: 'p', id })).toEqual({ kind: 'unknown' });
         expect(await each.deleteHost({ project: 'q', id })).toEqual({ kind: 'unknown' });
         versions.push(await each.version({ project: 'p', from: NOW - 9, to: NOW }));
         expect(versions[0]).not.toBe(versions[1]);
+        if (changes !== undefined) expect(each.changes?.()).not.toBe(changes);
         // A batch that was resolved before.
         expect(await each.append(batch('p', ids, [{ ...attack, host: 0 }]))).toMatchObject({
           unknownHosts: 1,
@@ -706,7 +717,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             expect(await store.hosts(project)).toEqual(await oracle.hosts(project));
           }
         }),
-        { numRuns: Math.ceil(100 * share) },
+        { numRuns: runs(100, effort) },
       );
     });
 
@@ -849,7 +860,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         await oracle.prune(before);
         await fc.assert(
           fc.asyncProperty(randomQuery, (query) => expectSameResults(store, oracle, 'p', ids, [query])),
-          { numRuns: Math.ceil(50 * share) },
+          { numRuns: runs(50, effort) },
         );
       }
       const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
@@ -877,7 +888,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       const expectSame = () =>
         fc.assert(
           fc.asyncProperty(randomQuery, (query) => expectSameResults(store, oracle, 'p', ids, [query])),
-          { numRuns: Math.ceil(30 * share) },
+          { numRuns: runs(30, effort) },
         );
       await expectSame();
       for (const to of [NOW - 10 * DAY_MS, 0]) {
@@ -939,7 +950,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             }
           },
         ),
-        { numRuns: Math.ceil(60 * share) },
+        { numRuns: runs(60, effort) },
       );
     });
 
@@ -976,7 +987,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             }
           },
         ),
-        { numRuns: Math.ceil(60 * share) },
+        { numRuns: runs(60, effort) },
       );
     });
 
@@ -1041,7 +1052,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
             known.set(version, list);
           }
         }),
-        { numRuns: Math.ceil(60 * share) },
+        { numRuns: runs(60, effort) },
       );
     });
 
@@ -1127,7 +1138,6 @@ export function durableStoreConformance(
   create: Create<DurableStoreUnderTest>,
   effort: Effort = {},
 ): void {
-  const { share = 1 } = effort;
   const test = definer(effort);
   const topTest = topDefiner(effort);
   storeConformance(name, create, effort);
@@ -1150,7 +1160,7 @@ export function durableStoreConformance(
             await expectSameResults(store, oracle, project, ids, [query]);
           }
         }),
-        { numRuns: Math.ceil(60 * share) },
+        { numRuns: runs(60, effort) },
       );
       await other.close();
       await destroy();

@@ -1,8 +1,6 @@
 /** What `Accept-Encoding` and `If-None-Match` cost and save, for a response of 91 KB. */
-
-import http from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { withoutCache } from '../requests.mjs';
+import { get, withoutCache } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
 /** Returns `{way: {bytes, per_s: [one per round]}}`. */
@@ -43,17 +41,4 @@ export async function measureCompression({ directory, address, requests, rounds,
 function decompressed(headers, body) {
   const decompress = { gzip: gunzipSync, br: brotliDecompressSync }[headers['content-encoding']];
   return decompress ? decompress(body) : body;
-}
-
-/** Without decompression, which `fetch` would do. */
-function get(address, { path, headers }) {
-  return new Promise((resolve, reject) => {
-    http
-      .get(address + path, { headers }, (response) => {
-        const chunks = [];
-        response.on('data', (chunk) => chunks.push(chunk));
-        response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks) }));
-      })
-      .on('error', reject);
-  });
 }

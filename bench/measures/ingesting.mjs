@@ -2,11 +2,12 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { CATEGORIES, eventsNow } from '../data.mjs';
 import { wafstat } from '../paths.mjs';
 import { token } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
-const EVENTS_PER_S = 50_000;
+const COMING_IN = { eventsPerS: 50_000, hosts: 100 };
 const TICK_MS = 100;
 /** Enough queries for a 99th percentile, and few enough to leave the CPU to ingest. */
 const QUERIES_PER_S = 200;
@@ -21,7 +22,7 @@ export async function measureIngesting({ directory, prepared, address, requests,
   for (let round = 0; round < rounds; round++) {
     log(`ingesting: round ${round + 1} of ${rounds}`);
     result.idle.push((await generateLoad(load)).p99);
-    const stop = await startIngesting(directory, measured.data, project, EVENTS_PER_S);
+    const { stop } = await startIngesting({ directory, data: measured.data, project, ...COMING_IN });
     const before = await countedEvents(address, project, text);
     const started = performance.now();
     result.ingesting.push((await generateLoad(load)).p99);
@@ -32,34 +33,45 @@ export async function measureIngesting({ directory, prepared, address, requests,
   return result;
 }
 
-/** Writes the log and follows it until the returned function is called. */
-export async function startIngesting(directory, data, project, eventsPerS) {
+/** Writes the log and follows it until `stop`, with a pause of writing between `pause` and `resume`. */
+export async function startIngesting({ directory, data, project, hosts, eventsPerS }) {
   const path = join(directory, 'live.ndjson');
   const file = openSync(path, 'w');
-  let due = performance.now();
-  const writer = setInterval(() => {
-    // By the clock, because timers may be late.
-    for (; due < performance.now(); due += TICK_MS) writeSync(file, lines((eventsPerS * TICK_MS) / 1_000));
-  }, TICK_MS);
+  let writer;
+  const resume = () => {
+    let due = performance.now();
+    writer = setInterval(() => {
+      // By the clock, because timers may be late.
+      for (; due < performance.now(); due += TICK_MS) {
+        writeSync(file, eventLines(eventsNow((eventsPerS * TICK_MS) / 1_000, hosts, TICK_MS)));
+      }
+    }, TICK_MS);
+  };
+  const pause = () => clearInterval(writer);
+  resume();
   const args = ['--data', data, '--project', project, '--format', 'events', path];
   const follower = spawn('node', [wafstat, 'follow', ...args], { stdio: 'ignore' });
   const ended = new Promise((resolve) => follower.once('exit', resolve));
   await new Promise((resolve) => setTimeout(resolve, 3_000));
-  return async () => {
-    clearInterval(writer);
-    closeSync(file);
-    follower.kill('SIGTERM');
-    await ended;
-    rmSync(path);
+  return {
+    pause,
+    resume,
+    async stop() {
+      pause();
+      closeSync(file);
+      follower.kill('SIGTERM');
+      await ended;
+      rmSync(path);
+    },
   };
 }
 
-function lines(count) {
-  const now = Date.now();
+/** In the format `events`, with the host names of fill.mjs. */
+export function eventLines(events) {
   let text = '';
-  for (let i = 0; i < count; i++) {
-    const attack = i % 33 === 0 ? ',"attack":"sqli"' : '';
-    text += `{"time":${now - (i % TICK_MS)},"host":"www${i % 100}.example.com"${attack}}\n`;
+  for (const { time, host, category } of events) {
+    const attack = category < 0 ? '' : `,"attack":"${CATEGORIES[category]}"`;
+    text += `{"time":${time},"host":"www${host}.example.com"${attack}}\n`;
   }
   return text;
 }

@@ -15,8 +15,8 @@ export async function measureSpeed({ directory, candidates, queries, rounds, sec
     for (const [query, paths] of Object.entries(queries)) {
       for (const [name, { address, authorize }] of shuffled(Object.entries(candidates))) {
         const requests = await authorize(paths);
-        const mayShed = PEERS.includes(name);
-        const { per_s } = await generateLoad({ directory, address, requests, seconds, mayShed });
+        const mayShedAll = PEERS.includes(name);
+        const { per_s } = await generateLoad({ directory, address, requests, seconds, mayShedAll });
         if (round > 0) speeds[query][name].push(per_s);
       }
     }
@@ -24,7 +24,7 @@ export async function measureSpeed({ directory, candidates, queries, rounds, sec
   return speeds;
 }
 
-function shuffled(list) {
+export function shuffled(list) {
   return list
     .map((item) => ({ item, place: Math.random() }))
     .sort((a, b) => a.place - b.place)

@@ -4,6 +4,7 @@ import { createReadStream, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
@@ -39,6 +40,12 @@ export async function open(directory) {
         'toUInt32($&)',
       );
       return run(`${sql} FORMAT RowBinary`);
+    },
+    /** Adds rows, which queries sum up. */
+    async append(rows) {
+      for (const table of TABLES) {
+        await run(`INSERT INTO ${table} FORMAT CSV`, Readable.from([`${rows[table].join('\n')}\n`]));
+      }
     },
     close: stop,
   };

@@ -3,7 +3,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
-import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
+import { COUNTS, distributionSql, TABLES, timelineSql, upsertSql } from './tables.mjs';
 
 const VERSIONS = '/usr/lib/postgresql';
 const PROGRAMS = join(VERSIONS, readdirSync(VERSIONS).sort().at(-1), 'bin');
@@ -50,7 +50,7 @@ export async function open(directory) {
   // Idle connections fail when the server stops.
   pool.on('error', () => {});
   const all = async (sql, values) => {
-    const name = `${sql.slice(0, 40)} ${values.length}`;
+    const name = `${sql.slice(0, 50)} ${values.length}`;
     return (await pool.query({ name, text: sql, values, rowMode: 'array' })).rows;
   };
   const mark = (_value, i) => `$${i + 1}`;
@@ -59,6 +59,17 @@ export async function open(directory) {
     timeline: (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
     distribution: async (scopes, from, to) =>
       (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
+    async append(rows) {
+      const client = await pool.connect();
+      await client.query('BEGIN');
+      for (const table of TABLES) {
+        const columns = ['scope', 't', ...COUNTS].map((_, i) => rows[table].map((row) => row[i]));
+        const source = `SELECT * FROM unnest(${columns.map((_, i) => `$${i + 1}::int[]`)})`;
+        await client.query({ name: table, text: upsertSql(table, source), values: columns });
+      }
+      await client.query('COMMIT');
+      client.release();
+    },
     async close() {
       await pool.end();
       await stop();

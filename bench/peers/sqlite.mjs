@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from '@photostructure/sqlite';
-import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
+import { COUNTS, distributionSql, TABLES, timelineSql, upsertSql } from './tables.mjs';
 
 const FILE = 'sqlite.db';
 
@@ -21,9 +21,10 @@ export async function load(directory) {
   });
 }
 
-export async function open(directory) {
-  const db = new DatabaseSync(join(directory, FILE), { readOnly: true });
+export async function open(directory, isLive) {
+  const db = new DatabaseSync(join(directory, FILE), { readOnly: !isLive });
   db.exec('PRAGMA mmap_size = 4294967296');
+  if (isLive) db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF');
   const statements = new Map();
   function all(sql, values) {
     let statement = statements.get(sql);
@@ -38,6 +39,15 @@ export async function open(directory) {
   return {
     timeline: async (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
     distribution: async (scopes, from, to) => all(distributionSql(scopes, mark), [...scopes, from, to])[0],
+    async append(rows) {
+      db.exec('BEGIN');
+      for (const table of TABLES) {
+        const values = `VALUES (?, ?, ${COUNTS.map(() => '?')})`;
+        const statement = db.prepare(upsertSql(table, values));
+        for (const row of rows[table]) statement.run(...row);
+      }
+      db.exec('COMMIT');
+    },
     close: async () => db.close(),
   };
 }

@@ -1,7 +1,7 @@
 /** What every component can use: the session, the view and navigation. */
 import { createContext } from 'preact';
 import { useContext } from 'preact/hooks';
-import type { Api, Project, Session } from './api.ts';
+import type { Api, IngestKey, Project, Session } from './api.ts';
 import type { View } from './view.ts';
 import type { Zone } from './zone.ts';
 
@@ -17,6 +17,8 @@ export interface App {
   zone: Zone;
   /** Navigates. `push` adds a history entry, `replace` does not. */
   go(change: Partial<View>, mode?: HistoryMode): void;
+  /** Created since the page was loaded, by project ID: to show one again, none is created. */
+  ingestKeys: Map<string, IngestKey>;
   /** By the clock of the service, in milliseconds since the epoch. */
   now(): number;
   /** Loads the session and its projects again. */

@@ -1,5 +1,5 @@
 /** Numbers and times as text. Rounded numbers have their exact value in a tooltip. */
-import { toLocal, type Zone } from './zone.ts';
+import { dayOf, isStartOfDay, toLocal, type Zone } from './zone.ts';
 
 const WHOLE = new Intl.NumberFormat('en');
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 });
@@ -83,9 +83,9 @@ export function formatTime(time: number, zone: Zone): string {
 
 /** `14 Nov, 10:05 – 10:10`; whole days without times. */
 export function formatRange(from: number, to: number, zone: Zone): string {
-  const wholeDays = toLocal(from, zone) % DAY_MS === 0 && toLocal(to, zone) % DAY_MS === 0;
+  const wholeDays = isStartOfDay(from, zone) && isStartOfDay(to, zone);
   // A day with a clock change does not have 24 hours.
-  if (wholeDays && toLocal(to, zone) - toLocal(from, zone) === DAY_MS)
+  if (wholeDays && dayOf(to, zone) - dayOf(from, zone) === 1)
     return `${weekday(from, zone)}, ${day(from, zone)}`;
   if (wholeDays && to > from) return `${day(from, zone)} – ${day(to - 1, zone)}`;
   const start = `${day(from, zone)}, ${clock(from, zone)}`;

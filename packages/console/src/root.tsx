@@ -1,7 +1,7 @@
 /** Session and navigation: which page is shown to whom. */
 import { WafstatError } from '@wafstat/client';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Api, Project, Session } from './api.ts';
+import type { Api, IngestKey, Project, Session } from './api.ts';
 import { type App, AppContext, type HistoryMode } from './app.ts';
 import { AdministrationPage } from './pages/administration.tsx';
 import { CredentialsPage } from './pages/credentials.tsx';
@@ -76,6 +76,7 @@ interface SignedInProps {
 function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) {
   const project = projectOf(session, view);
   const skewMs = useMemo(() => session.now - Date.now(), [session]);
+  const [ingestKeys] = useState(() => new Map<string, IngestKey>());
   const zone = useMemo(() => parseZone(view.timezone ?? '') ?? browserZone(), [view.timezone]);
   const app: App = {
     api,
@@ -83,6 +84,7 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
     project,
     view,
     zone,
+    ingestKeys,
     go,
     reload,
     now: () => Date.now() + skewMs,
@@ -130,7 +132,7 @@ function Page({ page }: { page: PageName }) {
 
 function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
   return (
-    <div class="page">
+    <div class="page narrow">
       <Message title="No project">
         {isAdministrator ? (
           <>
@@ -147,7 +149,7 @@ function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
 
 function MissingPage() {
   return (
-    <div class="page">
+    <div class="page narrow">
       <h1 class="offscreen">Page not found</h1>
       <Message title="There is no such page">
         The console has no page <code>{location.pathname}</code>.{' '}

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { clock, day } from './format.ts';
 import {
   PRESETS,
   type PresetName,
@@ -79,13 +80,40 @@ test('a range that ends now ends with the minute', () => {
 
 test('a range is shifted by its length, days by whole days, and never into the future', () => {
   const hour = { from: NOW - HOUR_MS, to: NOW };
-  expect(shiftedRange(hour, hour, -1, NOW)).toEqual({ from: NOW - 2 * HOUR_MS, to: NOW - HOUR_MS });
-  expect(shiftedRange(hour, hour, 1, NOW)).toBeNull();
-  const today = resolveRange({ preset: 'today' }, fixedZone(0), NOW);
+  const utc = fixedZone(0);
+  expect(shiftedRange(hour, utc, -1, NOW)).toEqual({ from: NOW - 2 * HOUR_MS, to: NOW - HOUR_MS });
+  expect(shiftedRange(hour, utc, 1, NOW)).toBeNull();
   const yesterday = { from: Date.UTC(2026, 6, 14), to: Date.UTC(2026, 6, 15) };
-  expect(shiftedRange({ preset: 'today' }, today, -1, NOW)).toEqual(yesterday);
-  expect(shiftedRange(yesterday, yesterday, 1, NOW)).toEqual({
+  expect(shiftedRange({ preset: 'today' }, utc, -1, NOW)).toEqual(yesterday);
+  expect(shiftedRange(yesterday, utc, 1, NOW)).toEqual({
     from: Date.UTC(2026, 6, 15),
     to: Date.UTC(2026, 6, 16),
   });
+});
+
+test.each([
+  ['Europe/Berlin', Date.UTC(2026, 9, 26, 11), '24 Oct 00:00, 25 Oct 00:00, 26 Oct 00:00'],
+  ['Europe/Berlin', Date.UTC(2026, 2, 30, 11), '28 Mar 00:00, 29 Mar 00:00, 30 Mar 00:00'],
+  // The clock skips midnight of 6 September.
+  ['America/Santiago', Date.UTC(2026, 8, 7, 12), '5 Sep 00:00, 6 Sep 01:00, 7 Sep 00:00'],
+])('days shift by local days across a clock change in %s', (id, now, days) => {
+  const zone = parseZone(id);
+  if (zone === null) throw new Error('the zone is unknown');
+  const text = (time: number) => `${day(time, zone)} ${clock(time, zone)}`;
+  const yesterday = resolveRange({ preset: 'yesterday' }, zone, now);
+  const before = shiftedRange({ preset: 'yesterday' }, zone, -1, now);
+  if (before === null) throw new Error('there is no earlier day');
+  expect([before.from, before.to, yesterday.to].map(text).join(', ')).toBe(days);
+  expect(shiftedRange(before, zone, 1, now)).toEqual(yesterday);
+  const week = shiftedRange({ preset: '7days' }, zone, -1, now);
+  expect(week?.to).toBe(resolveRange({ preset: '7days' }, zone, now).from);
+  expect([week?.from, week?.to].map((time) => clock(time ?? 0, zone))).toEqual(['00:00', '00:00']);
+});
+
+test('hours shift by hours across a clock change', () => {
+  const berlin = parseZone('Europe/Berlin');
+  if (berlin === null) throw new Error('the zone is unknown');
+  const to = Date.UTC(2026, 9, 25, 4, 30);
+  const shifted = { from: to - 2 * DAY_MS, to: to - DAY_MS };
+  expect(shiftedRange({ from: to - DAY_MS, to }, berlin, -1, to)).toEqual(shifted);
 });

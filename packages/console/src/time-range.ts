@@ -1,5 +1,5 @@
 /** The selected time range, and the previous range to compare with. */
-import { fromLocal, toLocal, type Zone } from './zone.ts';
+import { dayOf, isStartOfDay, startOfDay, type Zone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -9,19 +9,19 @@ const DAY_MS = 24 * HOUR_MS;
 export const RANGE_DAYS_MAX = 3_653;
 
 /**
- * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with. Rare ones are
- * `inMenu`, with the custom range.
+ * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with, in a key
+ * figure. Rare ones are `inMenu`, with the custom range.
  */
 export const PRESETS = {
-  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
-  '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 hours', lengthMs: 6 * HOUR_MS },
-  '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 hours', lengthMs: DAY_MS },
-  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 days', days: 7 },
-  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 days', days: 30 },
-  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 days', days: 90 },
-  today: { label: 'Today', title: 'Today', previous: 'same time yesterday', days: 1, inMenu: true },
+  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous 1 h', lengthMs: HOUR_MS },
+  '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 h', lengthMs: 6 * HOUR_MS },
+  '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 h', lengthMs: DAY_MS },
+  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 d', days: 7 },
+  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 d', days: 30 },
+  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 d', days: 90 },
+  today: { label: 'Today', title: 'Today', previous: 'yesterday', days: 1, inMenu: true },
   yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1, inMenu: true },
-  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 days', days: 3, inMenu: true },
+  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 d', days: 3, inMenu: true },
 } as const;
 
 export type PresetName = keyof typeof PRESETS;
@@ -41,8 +41,7 @@ export function resolveRange(selected: SelectedRange, zone: Zone, now: number): 
   // Whole minutes: queries repeat within a minute, so that responses are cached, and points keep their boundaries.
   const end = Math.ceil(now / MINUTE_MS) * MINUTE_MS;
   if ('lengthMs' in preset) return { from: end - preset.lengthMs, to: end };
-  const today = Math.floor(toLocal(now, zone) / DAY_MS) * DAY_MS;
-  const midnight = (daysAgo: number) => fromLocal(today - daysAgo * DAY_MS, zone);
+  const midnight = (daysAgo: number) => startOfDay(dayOf(now, zone) - daysAgo, zone);
   if (selected.preset === 'yesterday') return { from: midnight(1), to: midnight(0) };
   return { from: midnight(preset.days - 1), to: end };
 }
@@ -65,12 +64,29 @@ export function previousRange(selected: SelectedRange, range: TimeRange): TimeRa
   return { from: Math.max(0, range.from - shiftMs), to: Math.max(0, range.to - shiftMs) };
 }
 
-/** The range one period earlier or later. Null if it would be in the future. */
-export function shiftedRange(selected: SelectedRange, range: TimeRange, steps: -1 | 1, now: number) {
+/** The range one period earlier or later. Null if it would be in the future. Whole local days stay whole local days. */
+export function shiftedRange(
+  selected: SelectedRange,
+  zone: Zone,
+  steps: -1 | 1,
+  now: number,
+): TimeRange | null {
+  const range = resolveRange(selected, zone, now);
+  const days = wholeDays(selected, range, zone);
+  const first = dayOf(range.from, zone) + steps * (days ?? 0);
+  const lengthMs = range.to - range.from;
+  const shifted =
+    days === null
+      ? { from: range.from + steps * lengthMs, to: range.to + steps * lengthMs }
+      : { from: startOfDay(first, zone), to: startOfDay(first + days, zone) };
+  return shifted.from < 0 || shifted.from >= now ? null : shifted;
+}
+
+/** How many local days the range has, with today as a whole day. Null: it does not have whole days. */
+function wholeDays(selected: SelectedRange, { from, to }: TimeRange, zone: Zone): number | null {
   const preset = 'preset' in selected ? PRESETS[selected.preset] : null;
-  const lengthMs = preset && 'days' in preset ? preset.days * DAY_MS : range.to - range.from;
-  const from = range.from + steps * lengthMs;
-  return from < 0 || from >= now ? null : { from, to: from + lengthMs };
+  if (preset !== null) return 'days' in preset ? preset.days : null;
+  return isStartOfDay(from, zone) && isStartOfDay(to, zone) ? dayOf(to, zone) - dayOf(from, zone) : null;
 }
 
 /** Whether the range is compared with one that ends at the same time of an earlier day, because today is not over. */

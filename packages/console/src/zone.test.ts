@@ -9,6 +9,8 @@ import {
   segmentsOf,
   toLocal,
   type Zone,
+  zoneName,
+  zonesByRegion,
 } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
@@ -39,6 +41,14 @@ test('a named zone has the offset of the time', () => {
   expect(formatOffset(berlin.offsetAt(Date.UTC(2026, 6, 1)))).toBe('+02:00');
   expect(formatOffset(berlin.offsetAt(Date.UTC(2026, 0, 1)))).toBe('+01:00');
   expect(formatOffset(zoneOf('Asia/Kathmandu').offsetAt(0))).toBe('+05:30');
+});
+
+test('the name of a zone has its offset at the time, and the zones of the list are known', () => {
+  const berlin = zoneOf('Europe/Berlin');
+  expect(zoneName(Date.UTC(2026, 6, 1), berlin)).toBe('Europe/Berlin (+02:00)');
+  expect(zoneName(Date.UTC(2026, 0, 1), berlin)).toBe('Europe/Berlin (+01:00)');
+  expect(zoneName(0, zoneOf('+05:45'))).toBe('UTC+05:45');
+  expect(zonesByRegion().get('Europe')).toContain('Europe/Berlin');
 });
 
 const ZONES = [

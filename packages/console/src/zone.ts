@@ -62,6 +62,20 @@ export function fromLocal(local: number, zone: Zone): number {
   return found ?? Math.max(before, after);
 }
 
+/** The number of the local day, counted from 1 January 1970. */
+export function dayOf(time: number, zone: Zone): number {
+  return Math.floor(toLocal(time, zone) / (24 * HOUR_MS));
+}
+
+/** Midnight, or later where the clock skips midnight. */
+export function startOfDay(day: number, zone: Zone): number {
+  return fromLocal(day * 24 * HOUR_MS, zone);
+}
+
+export function isStartOfDay(time: number, zone: Zone): boolean {
+  return time === startOfDay(dayOf(time, zone), zone);
+}
+
 interface ZoneSegment extends TimeRange {
   /** For `timezone` of the API. */
   offset: string;
@@ -104,6 +118,22 @@ function changeBetween(from: number, to: number, zone: Zone): number {
 /** `UTC+02:00` at this time. */
 export function offsetName(time: number, zone: Zone): string {
   return `UTC${formatOffset(zone.offsetAt(time))}`;
+}
+
+/** `Europe/Berlin (+02:00)` at this time, or `UTC+02:00` of a fixed offset. Zones can have more than one name. */
+export function zoneName(time: number, zone: Zone, id = zone.id): string {
+  const offset = formatOffset(zone.offsetAt(time));
+  return parseOffset(id) === null ? `${id} (${offset})` : `UTC${offset}`;
+}
+
+/** The named zones that the browser knows: `Europe` has `Europe/Berlin`. */
+export function zonesByRegion(): Map<string, string[]> {
+  const regions = new Map<string, string[]>();
+  for (const id of Intl.supportedValuesOf('timeZone')) {
+    const region = id.split('/')[0] ?? id;
+    regions.set(region, [...(regions.get(region) ?? []), id]);
+  }
+  return regions;
 }
 
 /** Offsets of the API: from -12:00 to +14:00. Null if the text is not one of them. */

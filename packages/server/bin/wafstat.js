@@ -3,7 +3,8 @@
 import { statSync } from 'node:fs';
 
 try {
-  await import(isBundleCurrent() ? '../dist/bundle/main.js' : '../dist/main.js');
+  if (isBundleCurrent()) (await import('../dist/bundle/load.js')).default.load('main.js');
+  else await import('../dist/main.js');
 } catch (error) {
   if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
   console.error("wafstat: the program is not built; run 'npm run setup' in the repository");

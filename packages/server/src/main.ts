@@ -36,32 +36,37 @@ process.on('uncaughtException', (error) => {
 // A worker without a parent: the cluster module would call process.exit().
 process.prependListener('disconnect', killSelf);
 
-const status = await runProgram(process.argv.slice(2), {
-  // Node.js opens these streams when they are first used.
-  get stdin() {
-    return process.stdin;
-  },
-  stdout: process.stdout,
-  get stderr() {
-    return process.stderr;
-  },
-  async openLog(isShared) {
-    const { LogStream } = await import('./log-stream.ts');
-    opened.log ??= new LogStream(2, Date.now, isShared);
-    return opened.log;
-  },
-  env: process.env,
-  program: process.argv[1] ?? 'wafstat',
-  now: Date.now,
-  stop: stopping.signal,
-});
-const flushed = opened.log?.flush().then(() => true);
-if (flushed && !(await Promise.race([flushed, sleep(FLUSH_MS_MAX, false, { ref: false })]))) killSelf();
-process.exitCode = status;
-// The channel to the parent would keep a worker alive.
-process.channel?.unref();
-// A write that waits for the lock of a stopped process keeps this process alive, and process.exit() would wait, too.
-setTimeout(() => {
-  process.removeAllListeners('SIGTERM');
-  process.kill(process.pid, 'SIGTERM');
-}, EXIT_MS_MAX).unref();
+void run();
+
+/** A function, because the bundle has CommonJS modules, which cannot wait. */
+async function run(): Promise<void> {
+  const status = await runProgram(process.argv.slice(2), {
+    // Node.js opens these streams when they are first used.
+    get stdin() {
+      return process.stdin;
+    },
+    stdout: process.stdout,
+    get stderr() {
+      return process.stderr;
+    },
+    async openLog(isShared) {
+      const { LogStream } = await import('./log-stream.ts');
+      opened.log ??= new LogStream(2, Date.now, isShared);
+      return opened.log;
+    },
+    env: process.env,
+    program: process.argv[1] ?? 'wafstat',
+    now: Date.now,
+    stop: stopping.signal,
+  });
+  const flushed = opened.log?.flush().then(() => true);
+  if (flushed && !(await Promise.race([flushed, sleep(FLUSH_MS_MAX, false, { ref: false })]))) killSelf();
+  process.exitCode = status;
+  // The channel to the parent would keep a worker alive.
+  process.channel?.unref();
+  // A write that waits for the lock of a stopped process keeps this process alive, and process.exit() would wait, too.
+  setTimeout(() => {
+    process.removeAllListeners('SIGTERM');
+    process.kill(process.pid, 'SIGTERM');
+  }, EXIT_MS_MAX).unref();
+}

@@ -135,7 +135,7 @@ function RolesEditor({ user, administration, reload }: UserSectionProps) {
 }
 
 function UserKeys({ user, administration, reload }: UserSectionProps) {
-  const { api } = useApp();
+  const { api, ingestKeys } = useApp();
   const { run, problem, isRunning } = useAction();
   const [secret, setSecret] = useState<{ access: string; secret: string } | null>(null);
   const [deleting, setDeleting] = useState<AccessKey | null>(null);
@@ -190,6 +190,7 @@ function UserKeys({ user, administration, reload }: UserSectionProps) {
           verb="Delete key"
           act={async () => {
             await api.removeUserKey(user.id, deleting.access);
+            ingestKeys.clear();
             if (secret?.access === deleting.access) setSecret(null);
             reload();
           }}

@@ -24,7 +24,7 @@ type UserDialog =
   | { kind: 'password'; name: string; password: string };
 
 export function Users({ administration, reload }: SectionProps) {
-  const { api, session, zone } = useApp();
+  const { api, session, zone, ingestKeys } = useApp();
   const { run, problem } = useAction();
   const [dialog, setDialog] = useState<UserDialog | null>(null);
   const [search, setSearch] = useState('');
@@ -175,6 +175,7 @@ export function Users({ administration, reload }: SectionProps) {
           verb="Delete user"
           act={async () => {
             await api.removeUser(user.id);
+            ingestKeys.clear();
             reload();
           }}
           close={close}

@@ -87,12 +87,12 @@ function Blocked({ details: { blocked, detected } }: { details: Details }) {
       kind="blocked"
       text={share(blocked, all)}
       title={`${formatCount(blocked)} blocked, ${formatCount(detected)} only detected`}
+      scope={filtersCategories(view) ? 'all categories' : undefined}
     >
       <span class="split" aria-hidden="true">
         <span style={{ width: `${all === 0 ? 0 : (blocked / all) * 100}%` }} />
       </span>
-      {`${compactCount(detected)} only detected`}
-      {filtersCategories(view) && ', all categories'}
+      <span>{`${compactCount(detected)} only detected`}</span>
     </Figure>
   );
 }
@@ -119,13 +119,15 @@ interface FigureProps {
   text: string;
   /** The tooltip. */
   title: string;
+  /** What it counts, if not what the view shows. */
+  scope?: string | undefined;
   children?: ComponentChildren;
 }
 
-function Figure({ kind, text, title, children }: FigureProps) {
+function Figure({ kind, text, title, scope, children }: FigureProps) {
   return (
     <div class={`figure ${kind}`}>
-      <dt>{NAMES[kind]}</dt>
+      <dt>{scope === undefined ? NAMES[kind] : `${NAMES[kind]} (${scope})`}</dt>
       <dd class="value" title={title}>
         {text}
       </dd>
@@ -152,7 +154,7 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
   const sameTime = endsToday(view.selectedRange) ? ' (up to the same time of day: today is not over)' : '';
   const arrow = ARROWS[difference.direction];
   return (
-    <span title={`vs ${name}: ${formatRange(from, to, zone)}${sameTime}`}>
+    <span class="compared" title={`vs ${name}: ${formatRange(from, to, zone)}${sameTime}`}>
       <span class="difference">
         {arrow && (
           <span class="arrow" aria-hidden="true">
@@ -161,7 +163,7 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
         )}
         {difference.text}
       </span>
-      <span class="against">{` vs ${name}`}</span>
+      <span>{`vs ${name}`}</span>
     </span>
   );
 }

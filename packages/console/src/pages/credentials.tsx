@@ -60,7 +60,12 @@ function AccessKeys() {
         <p class="hint">{`A user can have at most ${limit} access keys. Delete one to create another.`}</p>
       ) : (
         <Form name="Create access key" verb="Create access key" submit={create}>
-          <Field label="Description" name="description" maxLength={255} placeholder="Nightly report" />
+          <Field
+            label="Description of a new key"
+            name="description"
+            maxLength={255}
+            placeholder="Nightly report"
+          />
         </Form>
       )}
     </>

@@ -23,10 +23,14 @@ import { useAction, useQuery } from '../use-query.ts';
 
 /** `title`: by default, that the project has no data. */
 export function FirstRun({ title }: { title?: string }) {
-  const { api } = useApp();
+  const { api, ingestKeys } = useApp();
   const { id, name } = useProject();
   const [program, setProgram] = useState<Program>('nginx');
-  const [key, setKey] = useState<IngestKey | null>(null);
+  const [key, setKey] = useState(ingestKeys.get(id) ?? null);
+  const created = (ingestKey: IngestKey) => {
+    ingestKeys.set(id, ingestKey);
+    setKey(ingestKey);
+  };
   const { data: setup } = useQuery(`setup ${id}`, () => api.setup(id));
   const target: Target = {
     origin: location.origin,
@@ -59,7 +63,7 @@ export function FirstRun({ title }: { title?: string }) {
         </p>
       </Part>
       <Part number={3} title="Or send them from another machine">
-        <KeyStep ingestKey={key} created={setKey} mayCreate={setup?.can_create_key ?? false} />
+        <KeyStep ingestKey={key} created={created} mayCreate={setup?.can_create_key ?? false} />
         {remote.map((step) => (
           <StepCode key={step.code} step={step} />
         ))}
@@ -129,7 +133,7 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
       <div class="secret" role="status">
         <p>
           <strong>{`Ingest key of the user ${ingestKey.user}.`}</strong> The commands below contain it. Copy
-          it now; the secret won't be shown again.
+          it now; the secret won't be shown again after you reload the page or sign out.
         </p>
         <dl>
           <SecretValue name="Access key ID" value={ingestKey.access} />
@@ -141,7 +145,10 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
     return <p>You need an access key of a user with the role ingest. Ask an administrator for one.</p>;
   return (
     <>
-      <p>An ingest key can send logs to this project, and read nothing.</p>
+      <p>
+        An ingest key can send logs to this project, and read nothing. If you have one, use it in the commands
+        below: the button creates another one, and existing keys keep working.
+      </p>
       <div class="form-end">
         <button
           class="button primary"

@@ -37,7 +37,7 @@ function HostsOfProject() {
   const [dialog, setDialog] = useState<HostDialog | null>(null);
   const { selectedRange, search, offset } = view;
   const sort = sortOf(view);
-  const { data, failure, isLoading, reload } = useQuery(
+  const query = useQuery(
     JSON.stringify([project.id, selectedRange, zone.id, sort, search, offset]),
     async (signal) => {
       const range = resolveRange(selectedRange, zone, now());
@@ -46,8 +46,8 @@ function HostsOfProject() {
         hostname.includes(search.trim().toLowerCase()),
       );
       const shown = found.toSorted(HOST_COMPARE[sort]).slice(offset, offset + ROWS_MAX);
-      const query = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
-      const lines = shown.length === 0 ? [] : (await api.figures(project.id, query)).items;
+      const some = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
+      const lines = shown.length === 0 ? [] : (await api.figures(project.id, some)).items;
       return {
         shown,
         lines: new Map(lines.map((host) => [host.id, host])),
@@ -59,6 +59,7 @@ function HostsOfProject() {
     },
     { refresh: view.live && endsNow(selectedRange) && dialog === null },
   );
+  const { data, failure, isLoading, reload } = query;
   const mayChange = project.roles.includes('admin');
   return (
     <div class="page">
@@ -74,8 +75,7 @@ function HostsOfProject() {
           </button>
         )}
       </PageHead>
-      <Controls />
-      <div class="controls">
+      <Controls query={query}>
         <div class="with-icon">
           <Icon name="search" />
           <input
@@ -87,7 +87,7 @@ function HostsOfProject() {
             onInput={(event) => go({ search: event.currentTarget.value, offset: 0 }, 'replace')}
           />
         </div>
-      </div>
+      </Controls>
       <div class="content" aria-busy={isLoading}>
         {failure !== null && <Failure failure={failure} retry={reload} />}
         {data === null && failure === null && <Skeleton />}

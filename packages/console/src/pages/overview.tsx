@@ -16,7 +16,8 @@ import { SORTS, type Sort, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
 const TILE_HEIGHT = 134;
-const TILE_WIDTH_MIN = 232;
+/** Its numbers fit in two columns. */
+const TILE_WIDTH_MIN = 256;
 /** A project can have thousands of hosts. */
 const OVERVIEW_REFRESH_MS = 30_000;
 
@@ -132,7 +133,6 @@ function Tiles({ tiles, range }: { tiles: readonly Tile[]; range: TimeRange }) {
 
 function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefined; hasProject: boolean }) {
   const { title, project, host, requests, attacks } = tile;
-  const difference = change(attacks, tile.attacksBefore);
   return (
     <PageLink
       class="tile"
@@ -153,10 +153,15 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefin
         <span>
           <b class={attacks > 0 ? 'attack' : 'faint'}>{share(attacks, requests)}</b> attack rate
         </span>
-        <span>{attacks === 0 && tile.attacksBefore === 0 ? 'no attacks' : `attacks ${difference.text}`}</span>
+        <span>{changeText(tile)}</span>
       </span>
     </PageLink>
   );
+}
+
+function changeText({ attacks, attacksBefore }: Tile): string {
+  if (attacks === attacksBefore) return attacks === 0 ? 'no attacks' : 'no change';
+  return attacksBefore === 0 ? 'none before' : `attacks ${change(attacks, attacksBefore).text}`;
 }
 
 /** The project and its hosts, with the same previous period as on the dashboard. */

@@ -1,6 +1,6 @@
 /** Time range, time zone and live mode. */
 import type { ComponentChildren } from 'preact';
-import { useId, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
 import { clock, day, formatRange, timeOfDay } from '../format.ts';
 import {
@@ -14,7 +14,16 @@ import {
   shiftedRange,
 } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
-import { allOffsets, browserZone, fromLocal, offsetName, parseOffset, toLocal, type Zone } from '../zone.ts';
+import {
+  allOffsets,
+  browserZone,
+  fromLocal,
+  parseOffset,
+  toLocal,
+  type Zone,
+  zoneName,
+  zonesByRegion,
+} from '../zone.ts';
 import { Field } from './form.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
@@ -104,8 +113,7 @@ function presetTitle(name: PresetName, zone: Zone, now: number): string {
 /** Shows the previous or the next period. */
 function ShiftButton({ steps }: { steps: -1 | 1 }) {
   const { view, zone, now, go } = useApp();
-  const range = resolveRange(view.selectedRange, zone, now());
-  const shifted = shiftedRange(view.selectedRange, range, steps, now());
+  const shifted = shiftedRange(view.selectedRange, zone, steps, now());
   const name = steps < 0 ? 'Previous period' : 'Next period';
   return (
     <button
@@ -199,36 +207,45 @@ function inputValue(time: number, zone: Zone): string {
 }
 
 function ZonePicker() {
-  const { view, now, go } = useApp();
-  const id = useId();
+  const { view, zone, now, go } = useApp();
   const { timezone } = view;
-  const local = browserZone();
-  const listed = allOffsets();
-  // A URL can hold any, such as Europe/Berlin or +05:37.
-  const other = timezone === null || listed.includes(timezone) ? null : timezone;
+  const [local] = useState(browserZone);
+  const name = zoneName(now(), zone, timezone ?? zone.id);
+  // Hundreds of options: Preact skips the same element.
+  const listed = useMemo(() => <ListedZones selected={timezone} name={name} />, [timezone, name]);
   return (
-    <div class="with-icon">
+    <div class="with-icon zone">
       <Icon name="globe" />
       <select
-        id={id}
         aria-label="Time zone"
+        title={`Times are in ${name}. A named time zone follows clock changes, and its offset here is that of now.`}
         value={timezone ?? ''}
         onChange={(event) => go({ timezone: event.currentTarget.value || null })}
       >
-        <option value="">{`Local, ${offsetName(now(), local)}`}</option>
-        {other !== null && <option value={other}>{zoneName(other)}</option>}
-        {listed.map((offset) => (
-          <option key={offset} value={offset}>
-            {zoneName(offset)}
-          </option>
-        ))}
+        <optgroup label="This browser">
+          <option value="">{zoneName(now(), local)}</option>
+        </optgroup>
+        {listed}
       </select>
     </div>
   );
 }
 
-function zoneName(id: string): string {
-  return parseOffset(id) === null ? id : `UTC${id}`;
+/** Only the selected zone has its offset: to compute hundreds would delay the page. */
+function ListedZones({ selected, name }: { selected: string | null; name: string }) {
+  const groups = new Map([['Offsets', allOffsets()], ...zonesByRegion()]);
+  // A URL can hold any zone, such as +05:37 or CET.
+  if (selected !== null && ![...groups.values()].flat().includes(selected)) groups.set('Other', [selected]);
+  const text = (id: string) => (parseOffset(id) === null ? id : `UTC${id}`);
+  return [...groups].map(([group, ids]) => (
+    <optgroup key={group} label={group}>
+      {ids.map((id) => (
+        <option key={id} value={id}>
+          {id === selected ? name : text(id)}
+        </option>
+      ))}
+    </optgroup>
+  ));
 }
 
 /** Says when the numbers were loaded, and whether refreshing works. A click pauses it. */

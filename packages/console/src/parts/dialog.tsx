@@ -15,11 +15,21 @@ interface DialogProps {
 export function Dialog({ title, close, children }: DialogProps) {
   const id = useId();
   const box = useRef<HTMLDialogElement>(null);
+  const latest = useRef(close);
+  latest.current = close;
   useLayoutEffect(() => {
-    box.current?.showModal();
+    const dialog = box.current;
+    const closed = () => latest.current();
+    dialog?.showModal();
+    dialog?.addEventListener('close', closed);
+    return () => {
+      // Closing returns the focus to the opener; removing the element would not.
+      dialog?.removeEventListener('close', closed);
+      dialog?.close();
+    };
   }, []);
   return (
-    <dialog aria-labelledby={id} ref={box} onClose={close}>
+    <dialog aria-labelledby={id} ref={box}>
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>

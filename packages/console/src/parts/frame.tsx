@@ -1,6 +1,6 @@
 /** The frame of every page: navigation, project and user. Always drawn, so that users can sign out of any state. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
@@ -10,7 +10,13 @@ import { Shortcuts } from './shortcuts.tsx';
 export function Frame({ children }: { children: ComponentChildren }) {
   const { session, signOut, view } = useApp();
   const [isOpen, setOpen] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
   useEffect(() => setOpen(false), [view.page]);
+  const onKeyDown = ({ key }: KeyboardEvent) => {
+    if (key !== 'Escape' || !isOpen) return;
+    setOpen(false);
+    opener.current?.focus();
+  };
   if (view.tv && view.page === 'dashboard')
     return (
       <main id="main">
@@ -20,7 +26,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
     );
   return (
     <>
-      <header class="top">
+      <header class="top" onKeyDown={onKeyDown}>
         <a class="skip" href="#main">
           Skip to content
         </a>
@@ -30,6 +36,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
         </div>
         <ProjectPicker />
         <button
+          ref={opener}
           class="button quiet menu-button"
           type="button"
           aria-expanded={isOpen}

@@ -1,7 +1,7 @@
 /** Keyboard shortcuts, and the list of them. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type App, useApp } from '../app.ts';
-import { endsNow, resolveRange, shiftedRange } from '../time-range.ts';
+import { endsNow, shiftedRange } from '../time-range.ts';
 import type { PageName } from '../view.ts';
 import { Dialog } from './dialog.tsx';
 
@@ -79,8 +79,7 @@ function handle(before: string, key: string, { view, zone, now, go }: App): bool
   const page = before === 'g' ? PAGE_KEYS[key] : undefined;
   if (page !== undefined) go({ page });
   else if (key === '[' || key === ']') {
-    const range = resolveRange(view.selectedRange, zone, now());
-    const shifted = shiftedRange(view.selectedRange, range, key === '[' ? -1 : 1, now());
+    const shifted = shiftedRange(view.selectedRange, zone, key === '[' ? -1 : 1, now());
     if (shifted !== null) go({ selectedRange: shifted, offset: 0 });
   } else if (key === 'l' && endsNow(view.selectedRange)) go({ live: !view.live }, 'replace');
   else if (key === 'f') {

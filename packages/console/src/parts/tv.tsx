@@ -33,7 +33,8 @@ export function TvHead({ query }: { query: Query<unknown> }) {
       if (document.fullscreenElement === null) leave();
     };
     const pressed = ({ key }: KeyboardEvent) => {
-      if (key === 'Escape') leave();
+      // A dialog closes first.
+      if (key === 'Escape' && document.querySelector('dialog[open]') === null) leave();
     };
     document.addEventListener('fullscreenchange', left);
     document.addEventListener('keydown', pressed);

@@ -13,7 +13,7 @@ export const { version: VERSION } = createRequire(import.meta.url)('../../packag
 export interface Io {
   stdin: Readable & { isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
   stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
-  stderr: Writable & { isTTY?: boolean };
+  stderr: Writable & { isTTY?: boolean; columns?: number };
   /** Opens the log of the service; standard error if absent. `isShared`: other processes write to it, too. */
   openLog?(isShared: boolean): Promise<LogStream>;
   env: Environment;
@@ -116,8 +116,17 @@ export function alignColumns(rows: readonly (readonly string[])[], others: 'left
   return rows.map((row) => row.map(pad).join('  ').trimEnd());
 }
 
-const BAR_WIDTH = 30;
+const BAR_WIDTH_MAX = 30;
 const REDRAW_MS = 100;
+/** Rates are those of the last three seconds: lines that were counted before are skipped much faster than others. */
+const RATE_DRAWS = 30;
+
+export interface ProgressBar {
+  /** `lines` adds rates to the bar. */
+  advance(amount: number, lines?: number): void;
+  /** Erases the bar. */
+  end(): void;
+}
 
 /** Draws on a terminal and is silent elsewhere. `total` is null if it is unknown; `unit` formats what is done. */
 export function progressBar(
@@ -125,27 +134,55 @@ export function progressBar(
   label: string,
   total: number | null,
   unit: (done: number) => string,
-): { advance(amount: number): void; end(): void } {
+): ProgressBar {
   if (!stderr.isTTY) return { advance() {}, end() {} };
   let done = 0;
-  let drawnAt = 0;
-  function draw(): void {
-    const share = total ? Math.min(1, done / total) : null;
-    const bar =
-      share === null
-        ? ''
-        : ` ${'█'.repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH, '░')} ${Math.round(share * 100)}%`;
-    stderr.write(`\r\u001b[K${label}${bar} ${unit(done)}`);
-    drawnAt = now();
+  let lines = 0;
+  const drawn: { at: number; done: number; lines: number }[] = [];
+
+  function draw(at: number): void {
+    drawn.push({ at, done, lines });
+    if (drawn.length > RATE_DRAWS) drawn.shift();
+    const first = drawn[0] ?? { at, done, lines };
+    const seconds = (at - first.at) / 1_000;
+    const rate = seconds > 0 ? (done - first.done) / seconds : 0;
+    const lineRate = seconds > 0 ? Math.round((lines - first.lines) / seconds) : 0;
+    const parts = [total === null ? unit(done) : `${unit(done)} of ${unit(total)}`];
+    if (lineRate > 0) parts.push(`${lineRate.toLocaleString('en')} lines/s`, `${unit(rate)}/s`);
+    if (total !== null && rate > 0) parts.push(`${duration((total - done) / rate)} left`);
+    const share = total === null ? null : Math.min(1, done / total);
+    const text = share === null ? parts.join(', ') : `${Math.round(share * 100)}% ${parts.join(', ')}`;
+    const columns = (stderr.columns || 80) - 1;
+    const name = printable(label);
+    const width = Math.min(BAR_WIDTH_MAX, columns - name.length - text.length - 2);
+    const line = share === null || width < 1 ? `${name} ${text}` : `${name} ${bar(share, width)} ${text}`;
+    // A line that wraps would not be erased.
+    stderr.write(`${ERASE_LINE}${line.slice(0, columns)}`);
   }
+
   return {
-    advance(amount) {
+    advance(amount, newLines = 0) {
       done += amount;
-      if (now() - drawnAt >= REDRAW_MS) draw();
+      lines += newLines;
+      const at = now();
+      if (at - (drawn.at(-1)?.at ?? 0) >= REDRAW_MS) draw(at);
     },
     end() {
-      draw();
-      stderr.write('\n');
+      stderr.write(ERASE_LINE);
     },
   };
+}
+
+const ERASE_LINE = '\r\u001b[K';
+
+function bar(share: number, width: number): string {
+  return '█'.repeat(Math.round(share * width)).padEnd(width, '░');
+}
+
+/** `8 s`, `2 min`, or `3 h 5 min`. */
+function duration(seconds: number): string {
+  const rounded = Math.max(0, Math.ceil(seconds));
+  if (rounded < 60) return `${rounded} s`;
+  const minutes = Math.round(rounded / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }

@@ -1,7 +1,7 @@
 /** Counts what became of the lines of a run, and prints it at the end. */
 import { CATEGORIES, DROP_REASONS } from '../event.ts';
+import { type Drop, FIRST_DROPS_MAX, type Outcome } from '../ingest/batch-reader.ts';
 import type { FileProgress } from '../ingest/file.ts';
-import { type Drop, FIRST_DROPS_MAX, type Outcome } from '../ingest/pipeline.ts';
 import { type Io, printLine } from './command.ts';
 
 export class IngestSummary {

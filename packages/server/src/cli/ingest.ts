@@ -1,13 +1,17 @@
 /** `ingest` and `follow`: log files into the store. */
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
+import type { Outcome } from '../ingest/batch-reader.ts';
 import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
+import { parserSetup } from '../ingest/chunk-parser.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { type Outcome, Pipeline } from '../ingest/pipeline.ts';
+import { BYTES_TO_START_AT_ONCE, ParserThreads, THREADS_MAX } from '../ingest/parser-threads.ts';
+import { Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
@@ -52,7 +56,13 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, files, io) {
-    for (const file of files) await checkReadable(file);
+    let bytes = 0;
+    for (const file of files) bytes += await readableBytes(file);
+    const parsers = new ParserThreads(
+      parserSetup(readerOptions(values), readLimits(values)),
+      parserThreads(),
+    );
+    if (bytes >= BYTES_TO_START_AT_ONCE) parsers.start();
     return withProject(values, io, async (opened, project) => {
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
@@ -63,7 +73,7 @@ export const ingestCommand = command({
       const errors: UserError[] = [];
       try {
         for (const file of files) {
-          const error = await ingestOne(file, ingest, store, pipeline, summary, io);
+          const error = await ingestOne(file, ingest, store, pipeline, parsers, summary, io);
           if (error !== null) errors.push(error);
         }
       } finally {
@@ -72,7 +82,7 @@ export const ingestCommand = command({
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
       return errors.length > 0 || io.stop.aborted ? 1 : 0;
-    });
+    }).finally(() => parsers.close());
   },
 });
 
@@ -108,23 +118,35 @@ export const followCommand = command({
   },
 });
 
+/** As many as cores, although the main thread counts what they read: while it waits, they use its core. */
+function parserThreads(): number {
+  const cores = availableParallelism();
+  return cores === 1 ? 0 : Math.min(cores, THREADS_MAX);
+}
+
 /** `project` is an ID here. */
 function logSource(
   store: Store,
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hosts, retention, hostsMax, sourcesMax, attackSources } = values;
+  const { project, source, format, hosts, hostsMax, sourcesMax } = values;
   const limits = {
-    retentionMs: retention,
+    ...readLimits(values),
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
-    attackSources,
   };
   return {
     ingest: { project, source: { name: source, format }, reader: readerOptions(values) },
     pipeline: new Pipeline(store, limits, io.now),
   };
+}
+
+function readLimits({
+  retention,
+  attackSources,
+}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>) {
+  return { retentionMs: retention, attackSources };
 }
 
 /** Resolves to the error that kept the file from being read to its end, so that other files are read nevertheless. */
@@ -133,28 +155,34 @@ async function ingestOne(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
+  parsers: ParserThreads,
   summary: IngestSummary,
   io: Io,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
   const name = isStdin ? 'standard input' : file;
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
-  const bar = progressBar(io, name, isStdin ? null : (await stat(file)).size, megabytes);
+  const total = isStdin ? null : (await stat(file)).size;
+  let bar = progressBar(io, name, total, megabytes);
   // A pipe may stay silent; a stop must not wait for it.
   if (isStdin) io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
   try {
     for (let conflicts = 0; ; conflicts++) {
       try {
-        const stream = isStdin ? decompress(io.stdin) : openLog(file);
-        const options = { eager: isStdin, stop: io.stop };
+        // Of a compressed file, the size is known before decompression only.
+        const stream = isStdin ? decompress(io.stdin) : openLog(file, (bytes) => bar.advance(bytes));
+        const options = { eager: isStdin, stop: io.stop, parsers };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           summary.add(name, progress);
-          bar.advance(progress.bytes);
+          if (progress.kind !== 'unfinished') bar.advance(isStdin ? progress.bytes : 0, progress.lines);
         }
         return null;
       } catch (error) {
         // A file is read again from its start, skipping what the other run has counted. A stream cannot be.
-        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) continue;
+        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) {
+          bar = progressBar(io, name, total, megabytes);
+          continue;
+        }
         if (io.stop.aborted) return null;
         return ingestError(error, name);
       }
@@ -176,12 +204,14 @@ function ingestError(error: unknown, name: string): UserError {
   throw error;
 }
 
-async function checkReadable(file: string): Promise<void> {
-  if (file === '-') return;
+/** The size of the file; 0 if it is unknown. */
+async function readableBytes(file: string): Promise<number> {
+  if (file === '-') return 0;
   const stats = await stat(file).catch(({ code }: NodeJS.ErrnoException) => {
     throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
   });
   if (stats.isDirectory()) throw new UserError(`${file} is a directory, not a file`);
+  return stats.size;
 }
 
 async function followOne(follower: Follower, path: string, io: Io): Promise<void> {

@@ -240,11 +240,13 @@ function noParameter(name: string, advice: string): ApiError {
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
 const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
 const LISTS_OF_IDS = ['hosts', 'instances'];
+/** The usual names, which need no further look. */
+const STATISTICS_NAMES = new Set(['from', 'to', 'recent', 'timezone', 'hosts', 'instances']);
 
 /** `hosts`, or `instances` for the same. */
 function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
-    if (LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
+    if (STATISTICS_NAMES.has(name) || LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
     const letters = lettersOf(name);
     if (MISSPELT_HOSTS.test(letters)) throw noParameter(name, 'use hosts, with the IDs of hosts');
     if (OTHER_FILTERS.test(letters)) throw noParameter(name, 'hosts is the only filter of statistics');
@@ -260,20 +262,24 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
   const ids = listOf(query, name);
   if (ids === undefined) return undefined;
   for (const id of ids) checkId(name, id);
-  const distinct = new Set(ids);
-  if (distinct.size > HOSTS_MAX) {
+  const distinct = ids.length === 1 ? ids : [...new Set(ids)];
+  if (distinct.length > HOSTS_MAX) {
     const advice = 'split them over several queries';
-    throw malformed(`${name} has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
+    throw malformed(`${name} has ${distinct.length} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
-  return [...distinct];
+  return distinct;
 }
 
 /** The items of a list, which are in one value or in several. */
 function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
-  const values = Object.entries(query).flatMap(([key, value]) =>
-    LIST.exec(key)?.[1] === name ? (value ?? []) : [],
-  );
-  return values.length === 0 ? undefined : values.flatMap((value) => value.split(','));
+  let items: string[] | undefined;
+  for (const key of Object.keys(query)) {
+    if (key !== name && !(key.startsWith(name) && LIST.test(key))) continue;
+    const values = query[key] ?? [];
+    const added = Array.isArray(values) ? values.flatMap((value) => value.split(',')) : values.split(',');
+    items = items ? items.concat(added) : added;
+  }
+  return items;
 }
 
 /** The number that the interface promises. Work and memory of a query grow with it. */

@@ -1,4 +1,4 @@
-/** Sends bodies that are ready as bytes: content negotiation, compression and reuse of large buffers. */
+/** Sends bodies that are ready as bytes: content negotiation and compression. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { FastifyReply } from 'fastify';
@@ -7,21 +7,31 @@ import { BoundedCache } from '../cache.ts';
 
 /**
  * Bypasses `reply.send` with its type checks and hooks, which take 9% of a small cached response.
- * `headers` are names and values in turn. Without `bytes` there is no body and no Content-Length.
+ * `headers` are names and values in turn. Without `body` there is no Content-Length. Parts of a body go into one system call.
  */
 export function sendBytes(
   reply: FastifyReply,
   status: number,
   headers: readonly string[],
-  bytes?: Buffer,
+  body?: Buffer | readonly Buffer[],
 ): void {
   const sent = ['X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff', ...headers];
   if (reply.server.stopping) sent.push('Connection', 'close');
-  if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
+  if (body !== undefined) sent.push('Content-Length', String(lengthOf(body)));
   reply.raw.writeHead(status, sent);
   // Only now: if `writeHead` throws, Fastify still sends the error.
   reply.hijack();
-  reply.raw.end(reply.request.method === 'HEAD' ? undefined : bytes);
+  if (body === undefined || reply.request.method === 'HEAD') reply.raw.end();
+  else if (Buffer.isBuffer(body)) reply.raw.end(body);
+  else {
+    reply.raw.cork();
+    for (const part of body) reply.raw.write(part);
+    reply.raw.end();
+  }
+}
+
+function lengthOf(body: Buffer | readonly Buffer[]): number {
+  return Buffer.isBuffer(body) ? body.length : body.reduce((sum, part) => sum + part.length, 0);
 }
 
 export type ContentCoding = 'br' | 'gzip';
@@ -36,10 +46,12 @@ export const COMPRESS = {
 } as const satisfies Record<ContentCoding, (bytes: Buffer) => Promise<Buffer>>;
 
 /**
- * Negotiates the content coding: Brotli before gzip if the client has no preference, undefined for none. Results are
+ * Negotiates the content coding: the first of `preferred` if the client has no preference, undefined for none. Results are
  * cached, because parsing the header takes 2.2 us, 5% of a cached response.
  */
-export function createNegotiation(): (acceptEncoding: string | undefined) => ContentCoding | undefined {
+export function createNegotiation(
+  preferred: readonly ContentCoding[] = ['br', 'gzip'],
+): (acceptEncoding: string | undefined) => ContentCoding | undefined {
   const cache = new BoundedCache<string, ContentCoding | 'identity'>({
     name: 'content_codings',
     // Clients send a handful of different headers.
@@ -52,7 +64,7 @@ export function createNegotiation(): (acceptEncoding: string | undefined) => Con
     if (header === undefined || header.length > ACCEPT_ENCODING_LENGTH_MAX) return undefined;
     let coding = cache.get(header);
     if (coding === undefined) {
-      coding = negotiate(header);
+      coding = negotiate(header, preferred);
       cache.set(header, coding);
     }
     return coding === 'identity' ? undefined : coding;
@@ -66,8 +78,8 @@ interface EncodingNegotiator {
   encoding(available: readonly string[], options: { preferred: readonly string[] }): string | undefined;
 }
 
-function negotiate(header: string): ContentCoding | 'identity' {
+function negotiate(header: string, preferred: readonly ContentCoding[]): ContentCoding | 'identity' {
   const negotiator = new Negotiator({ headers: { 'accept-encoding': header } }) as EncodingNegotiator;
-  const coding = negotiator.encoding(['br', 'gzip', 'identity'], { preferred: ['br', 'gzip'] });
+  const coding = negotiator.encoding(['br', 'gzip', 'identity'], { preferred });
   return coding === 'br' || coding === 'gzip' ? coding : 'identity';
 }

@@ -4,10 +4,11 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
+import type { ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';
 import { fixedZone } from './formats/time-zone.ts';
 import { LineBlock, Words } from './lines.ts';
-import { Pipeline, type ReadLines } from './pipeline.ts';
+import { Pipeline } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);

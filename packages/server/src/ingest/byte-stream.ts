@@ -6,14 +6,20 @@ const READ_BYTES = 1_048_576;
 
 /**
  * The content of a log file, decompressed if it is gzip, whatever its name. Each chunk is valid until the next one. A
- * file handle is read from its current position and closed at the end.
+ * file handle is read from its current position and closed at the end. `onRead` gets the number of bytes of each read.
  */
-export function openLog(file: string | FileHandle): AsyncIterable<Uint8Array> {
-  return decompress(readChunks(file));
+export function openLog(
+  file: string | FileHandle,
+  onRead: (bytes: number) => void = () => {},
+): AsyncIterable<Uint8Array> {
+  return decompress(readChunks(file, onRead));
 }
 
 /** One buffer for all chunks: allocating one for each would cost more than reading. */
-async function* readChunks(pathOrFile: string | FileHandle): AsyncGenerator<Uint8Array> {
+async function* readChunks(
+  pathOrFile: string | FileHandle,
+  onRead: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
   const file = typeof pathOrFile === 'string' ? await open(pathOrFile, 'r') : pathOrFile;
   try {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -21,6 +27,7 @@ async function* readChunks(pathOrFile: string | FileHandle): AsyncGenerator<Uint
       // Without a position, because it may be a pipe.
       const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
       if (bytesRead === 0) return;
+      onRead(bytesRead);
       yield buffer.subarray(0, bytesRead);
     }
   } finally {

@@ -38,8 +38,8 @@ export class Checkpoints {
   #siblings: string[] = [];
   #links: BatchLink[] = [];
   /** The current chunk, which grows up to CHUNK_BYTES_MAX so that the chain of a followed file stays short. */
-  #hash: Hash = chunkHash('');
-  #extendedHash: Hash = this.#hash;
+  #hash: Hash | ChunkDigests = chunkHash('');
+  #extendedHash = this.#hash;
   #bytes = 0;
   #id: string | null = null;
   #firstLineHash = '';
@@ -88,12 +88,21 @@ export class Checkpoints {
     return longer.some((link) => link.firstLineHash === firstLineHash(bytes));
   }
 
-  /** The ID and the link under which to append the next bytes, which extend the current chunk. */
-  extend(bytes: Buffer, readerState: string): { id: string; link: NewLink } {
-    if (this.#id !== null && this.#bytes + bytes.length > CHUNK_BYTES_MAX && bytes.length > 0)
-      this.#begin(this.#id, stateKey(this.#keyBefore, this.#hash));
-    this.#extendedHash = this.#hash.copy().update(bytes);
-    const digest = this.#extendedHash.copy().digest('hex');
+  /** The ID of the chunk before the next bytes; null if they extend the current chunk. */
+  beforeNext(bytes: number): string | null {
+    if (this.#id === null) return this.#after;
+    return this.#bytes + bytes > CHUNK_BYTES_MAX && bytes > 0 ? this.#id : null;
+  }
+
+  /**
+   * The ID and the link under which to append the next bytes, which extend the current chunk. `digests`: of a chunk of
+   * these bytes, which no later bytes will extend.
+   */
+  extend(bytes: Buffer, readerState: string, digests?: ChunkDigests): { id: string; link: NewLink } {
+    const before = this.beforeNext(bytes.length);
+    if (before !== null && this.#id !== null) this.#begin(before, stateKey(this.#keyBefore, this.#hash));
+    this.#extendedHash = digests?.after === before ? digests : extended(this.#hash, bytes);
+    const digest = idOf(this.#extendedHash);
     const link = {
       after: this.#after,
       bytes: this.#bytes + bytes.length,
@@ -163,8 +172,35 @@ export function rememberFirstLinks(store: Store, { project, source }: FileSource
   };
 }
 
+/** Everything that is computed from the bytes of a whole chunk, so that another thread can do it. */
+export interface ChunkDigests {
+  /** The ID of the chunk before it. */
+  after: string;
+  id: string;
+  /** For `stateKey`. */
+  state: Uint8Array;
+}
+
+export function chunkDigests(after: string, bytes: Buffer): ChunkDigests {
+  const hash = chunkHash(after).update(bytes);
+  return { after, id: idOf(hash), state: stateDigest(hash) };
+}
+
 function chunkHash(after: string): Hash {
   return createHash('sha256').update(after);
+}
+
+function extended(hash: Hash | ChunkDigests, bytes: Buffer): Hash {
+  if ('after' in hash) throw new Error('only the digests of the chunk are known, so it cannot grow');
+  return hash.copy().update(bytes);
+}
+
+function idOf(chunk: Hash | ChunkDigests): string {
+  return 'after' in chunk ? chunk.id : chunk.copy().digest('hex');
+}
+
+function stateDigest(chunk: Hash | ChunkDigests): Uint8Array {
+  return 'after' in chunk ? chunk.state : chunk.copy().update('reader state').digest();
 }
 
 function hasHash(link: BatchLink, hash: Hash): boolean {
@@ -175,8 +211,8 @@ function hasHash(link: BatchLink, hash: Hash): boolean {
  * Chained, because a state can contain what earlier chunks say, and a short chunk could be guessed. The text tells the
  * key from the ID, which is stored; no chunk ends with it, because it has no line end and is no record.
  */
-function stateKey(keyBefore: Buffer, chunk: Hash): Buffer {
-  return createHmac('sha256', keyBefore).update(chunk.copy().update('reader state').digest()).digest();
+function stateKey(keyBefore: Buffer, chunk: Hash | ChunkDigests): Buffer {
+  return createHmac('sha256', keyBefore).update(stateDigest(chunk)).digest();
 }
 
 const CIPHER = 'aes-256-gcm';

@@ -1,7 +1,9 @@
 /** Counts a file or stream once, from beginning to end. */
 import type { FollowedPath, Store } from '../store/store.ts';
+import type { Outcome, ReadLines } from './batch-reader.ts';
 import { ByteReader } from './byte-stream.ts';
-import { Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
+import { Checkpoints, type ChunkDigests, type FileSource, firstLineHash } from './checkpoints.ts';
+import { type ParsedChunk, readLines } from './chunk-parser.ts';
 import {
   CHUNK_BYTES_MAX,
   countLineEnds,
@@ -14,7 +16,9 @@ import {
   lineText,
   wholeLinesLength,
 } from './lines.ts';
-import type { Counted, NewBatch, Outcome, Pipeline, ReadLines } from './pipeline.ts';
+import type { ChunkParsers } from './parser-threads.ts';
+import type { Counted, NewBatch, Pipeline } from './pipeline.ts';
+import { ReadAhead } from './read-ahead.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
 export interface FileIngest extends FileSource {
@@ -31,6 +35,14 @@ export type FileProgress =
 /** Another process counts the same file. Nothing was counted twice; a new run counts the rest. */
 export class FileConflict extends Error {}
 
+/**
+ * Batches that may be under way, and their records. Chunks are committed while the next ones are read, which saves a
+ * third of the time where the disk is slow; those that wait share a commit, which saves a tenth of the work. No commit
+ * takes more records, and those of short events take 100 bytes each.
+ */
+const COUNTING_MAX = 8;
+const COUNTING_RECORDS_MAX = 50_000;
+
 interface FileOptions {
   /** For a rotated file of a followed log: count it only if it was begun, or always. A shorter copy is skipped. */
   rotated?: 'if begun' | 'whole';
@@ -40,6 +52,8 @@ interface FileOptions {
   stop?: AbortSignal;
   /** Count each line as it arrives, as from a slow pipe, instead of waiting for a full chunk. */
   eager?: boolean;
+  /** Read chunks in other threads where the result is the same. */
+  parsers?: ChunkParsers | undefined;
 }
 
 export async function* ingestFile(
@@ -47,7 +61,7 @@ export async function* ingestFile(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  { rotated, begin, stop, eager = false }: FileOptions = {},
+  { rotated, begin, stop, eager = false, parsers }: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
   const checkpoints = new Checkpoints(store, ingest);
@@ -57,30 +71,61 @@ export async function* ingestFile(
   let isBegun = false;
   /** Resolves when the latest batch has been handed to the store. */
   let handedOver: Promise<unknown> = Promise.resolve();
-  let counting: Promise<FileProgress> | null = null;
+  /** Batches under way, in their order. */
+  const counting: { records: number; counted: Promise<FileProgress> }[] = [];
+  let ahead: ReadAhead | null = null;
   const peek = (n: number) => bytes.peek(n);
   const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
   /** A rotated file that is still being compressed ends anywhere. The rest is counted when it is complete. */
   const isCutOff = () => rotated !== undefined && bytes.failure !== null;
 
-  /** Reads the lines at once. The promise resolves when they are counted. */
-  function count(chunk: FileChunk, flush: 'all' | 'nothing'): Promise<FileProgress> | null {
-    const read = pipeline.read(chunk.lines, reader, flush);
-    if (chunk.bytes.length === 0 && isEmpty(read)) return null;
-    const { id, link } = checkpoints.extend(chunk.bytes, reader.state());
-    const begins = !isBegun && hasContent(chunk.bytes);
-    const followed = begin && begins ? { followed: begin(firstLineHash(chunk.bytes)) } : {};
+  /** The lines have been read by `reader`. Uses the bytes at once. */
+  function count(chunk: Buffer, read: ReadLines, chunkLines: number, digests?: ChunkDigests): void {
+    const { id, link } = checkpoints.extend(chunk, reader.state(), digests);
+    const begins = !isBegun && hasContent(chunk);
+    const followed = begin && begins ? { followed: begin(firstLineHash(chunk)) } : {};
     isBegun ||= begins;
     // If the append fails, nothing more is read, so the position may already move on.
-    checkpoints.advance(id, chunk.bytes);
-    const chunkBytes = chunk.bytes.length;
-    const chunkLines = countLineEnds(chunk.bytes);
+    checkpoints.advance(id, chunk);
+    const chunkBytes = chunk.length;
     lines += chunkLines;
-    bytes.take(chunkBytes);
-    return appendInOrder(read, { project, source, id, link, ...followed }).then((counted) => {
-      if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
-      return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: counted.outcome };
+    const appending = appendInOrder(read, { project, source, id, link, ...followed });
+    const counted = appending.then((result): FileProgress => {
+      if (result.kind !== 'counted') throw new FileConflict('another process counts the same file');
+      return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: result.outcome };
     });
+    counted.catch(() => {});
+    counting.push({ records: read.records.length, counted });
+  }
+
+  /** Counts a chunk that another thread has read, without knowing the state of the reader before it. */
+  function countParsed(parsed: ParsedChunk, ahead: ReadAhead): void {
+    const chunk = Buffer.from(parsed.memory, 0, parsed.length);
+    let read: ReadLines;
+    if (reader.state() === '') {
+      read = readLines(parsed, lines);
+      if (parsed.readerState !== '') reader = createReader(ingest.reader, parsed.readerState);
+    } else {
+      // The lines may continue earlier ones, so they are read again.
+      const block = new LineBlock(chunk.subarray(parsed.linesStart), lines + parsed.firstNumber);
+      read = pipeline.read(block, reader, 'nothing');
+      ahead.end();
+    }
+    // Later bytes can extend a chunk only if it is the last one.
+    count(chunk, read, parsed.lineEnds, ahead.hasNext ? parsed.digests : undefined);
+  }
+
+  /** Waits for batches until few enough are under way, or for all. */
+  async function* counted(wait: 'for some' | 'for all'): AsyncGenerator<FileProgress> {
+    const isEnough = () => {
+      if (wait === 'for all') return counting.length === 0;
+      const records = counting.reduce((sum, batch) => sum + batch.records, 0);
+      return counting.length <= 1 || (counting.length <= COUNTING_MAX && records <= COUNTING_RECORDS_MAX);
+    };
+    while (!isEnough()) {
+      const first = counting.shift();
+      if (first) yield await first.counted;
+    }
   }
 
   /**
@@ -115,9 +160,21 @@ export async function* ingestFile(
     }
     for (;;) {
       if (stop?.aborted) {
-        if (counting) yield await counting;
+        yield* counted('for all');
         return;
       }
+      // Other threads do not know the lines before a chunk, so the reader must not need them.
+      if (parsers && ahead === null && !eager && reader.state() === '') {
+        const capacity = parsers.capacity();
+        if (capacity > 0) ahead = new ReadAhead(bytes, checkpoints, parsers, capacity, pipeline.now);
+      }
+      const parsed = (await ahead?.next()) ?? null;
+      if (ahead && parsed) {
+        countParsed(parsed, ahead);
+        yield* counted('for some');
+        continue;
+      }
+      ahead = null;
       const chunk = nextChunk(
         await peekLine(CHUNK_BYTES_MAX),
         checkpoints.insideLine,
@@ -125,21 +182,20 @@ export async function* ingestFile(
         isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
       );
       const isLast = chunk.bytes.length === 0;
-      // One chunk is committed while the next one is read: this saves a third of the time where the disk is slow.
-      const next = count(chunk, isLast && !isCutOff() ? 'all' : 'nothing');
-      next?.catch(() => {});
-      if (counting) yield await counting;
-      counting = next;
+      const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing');
+      if (!isLast || !isEmpty(read)) count(chunk.bytes, read, countLineEnds(chunk.bytes));
+      bytes.take(chunk.bytes.length);
+      yield* counted('for some');
       if (!isLast) continue;
-      if (counting) yield await counting;
+      yield* counted('for all');
       if (bytes.failure) throw bytes.failure;
       if (chunk.unfinishedBytes > 0)
         yield { kind: 'unfinished', bytes: chunk.unfinishedBytes, line: lines + 1 };
       return;
     }
   } finally {
-    await counting?.catch(() => {});
-    await handedOver.catch(() => {});
+    await ahead?.stop();
+    await Promise.allSettled([...counting.map((batch) => batch.counted), handedOver]);
     await bytes.close();
   }
 }

@@ -620,7 +620,7 @@ test('every line is counted once, in any order of writes, rotations, compression
       expect(await requests()).toBe(written);
       await one.close();
     }),
-    { numRuns: 300 },
+    { numRuns: 150 },
   );
 }, 120_000);
 

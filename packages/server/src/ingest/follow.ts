@@ -7,9 +7,10 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
+import type { Outcome } from './batch-reader.ts';
 import { openLog } from './byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
-import type { Outcome, Pipeline } from './pipeline.ts';
+import type { Pipeline } from './pipeline.ts';
 import {
   type FileIdentity,
   type FileVersion,

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
-import { type Outcome, Pipeline } from './pipeline.ts';
+import type { Outcome } from './batch-reader.ts';
+import { Pipeline } from './pipeline.ts';
 import { createReader } from './reader.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

@@ -1,87 +1,28 @@
-/** From log lines to counted events: parse, check the time, resolve the host, append. Every drop has a named reason. */
+/** From log lines to counted events: read them, resolve their hosts, append. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BoundedCache } from '../cache.ts';
-import {
-  type AttackDetails,
-  type Category,
-  type DropReason,
-  dropExample,
-  type Event,
-  networkOf,
-  normalHostname,
-} from '../event.ts';
-import { type Appended, type Batch, type DropExample, mergeFormats, type Store } from '../store/store.ts';
-import { AccessLines } from './access-lines.ts';
-import type { LogRecord, Parsed } from './formats/format.ts';
-import { type Line, LineBlock, lineEnd, lineText } from './lines.ts';
-import type { LineReader } from './reader.ts';
+import { type Event, normalHostname } from '../event.ts';
+import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
+import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './batch-reader.ts';
+import type { LogRecord } from './formats/format.ts';
 
-/** Allows for wrong clocks and time zones. */
-const FUTURE_MS_MAX = 24 * 3_600_000;
-
-/** The first dropped lines are shown to the user, cut short. */
-export const FIRST_DROPS_MAX = 10;
-const DROP_EXCERPT_LENGTH_MAX = 200;
-
-export interface Limits {
-  retentionMs: number;
+export interface Limits extends ReadLimits {
   /** Host names registered from logs, per project. Traffic of others counts in the project's total only. */
   hostsMax: number;
   /** Sources per project. Batches of a new source beyond it are refused. Absent: no limit. */
   sourcesMax?: number | undefined;
-  /** What to keep of client addresses: all (the default), their network, or nothing. */
-  attackSources?: 'full' | 'prefix' | 'off' | undefined;
 }
 
 export class SourceLimitReached extends Error {}
-
-export interface Drop {
-  line: number;
-  reason: DropReason;
-  text: string;
-}
-
-/** The result of one batch of lines. */
-export interface Outcome {
-  accepted: number;
-  dropped: Partial<Record<DropReason, number>>;
-  first_drops: Drop[];
-  /** Accepted records by format. */
-  formats: Record<string, number>;
-  /** What the records count, which can be more than one request or attack each. */
-  requests: number;
-  attacks: Partial<Record<Category, number>>;
-  /** Accepted records without a registered host: they count in the project's total only. */
-  without_host: number;
-  /** Those that name a host: the project is at its limit of hosts, or does not register hosts from logs. */
-  unregistered_host: number;
-}
 
 /** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
 export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
 
 export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 
-/** Lines that have been parsed, but not counted yet. */
-export interface ReadLines {
-  records: LogRecord[];
-  outcome: Outcome;
-  /** The beginning of the first dropped line, by reason. Without any if client addresses are not kept. */
-  examples: Partial<Record<DropReason, DropExample>>;
-  /** The host names in the lines: one copy of each (ownCopy). */
-  hosts: Map<string, string>;
-}
-
-/**
- * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX, or (`request`) all
- * but parts of lines, whose rest may come in the next request.
- */
-type Flush = 'all' | 'aged' | 'request' | 'nothing';
-
-export class Pipeline {
+export class Pipeline extends BatchReader {
   readonly #store: Store;
   readonly #limits: Limits;
-  readonly #now: () => number;
   readonly #sources = new BoundedCache<string, ProjectSources>({
     name: 'source_names',
     entriesMax: PROJECTS_MAX,
@@ -89,36 +30,9 @@ export class Pipeline {
   });
 
   constructor(store: Store, limits: Limits, now: () => number) {
+    super(limits, now);
     this.#store = store;
     this.#limits = limits;
-    this.#now = now;
-  }
-
-  read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
-    const steps = this.readInSteps(lines, reader, flush);
-    for (;;) {
-      const step = steps.next();
-      if (step.done) return step.value;
-    }
-  }
-
-  /** Like `read`, but yields after some lines, so that other work can run in between. */
-  *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
-    const now = this.#now();
-    const read: ReadLines = { records: [], outcome: emptyOutcome(), examples: {}, hosts: new Map() };
-    if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
-    else for (const line of lines) this.#readLine(line, reader, read, now);
-    if (flush !== 'nothing') {
-      const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
-      const pending = reader.flush(before, flush === 'request' ? now : before);
-      for (const parsed of pending) this.#add(read, parsed, 0, '', now);
-    }
-    return read;
-  }
-
-  /** Whether `read` with `aged` returns records even without new lines. */
-  hasAged(reader: LineReader): boolean {
-    return reader.hasPending(this.#now() - OPEN_MS_MAX);
   }
 
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
@@ -162,7 +76,7 @@ export class Pipeline {
       source,
       events,
       dropped: outcome.dropped,
-      examples: this.#keepsExamples() ? examples : null,
+      examples: this.keepsExamples() ? examples : null,
     });
     return toCounted(outcome, events.length, appended);
   }
@@ -171,8 +85,8 @@ export class Pipeline {
   async #admitSource(project: string, name: string, max: number): Promise<void> {
     let known = this.#sources.get(project);
     if (known?.names.has(name)) return;
-    if (known === undefined || known.listedAt < this.#now() - SOURCES_AGE_MS_MAX) {
-      known = { listedAt: this.#now(), names: new Set(), listing: this.#store.sources(project) };
+    if (known === undefined || known.listedAt < this.now() - SOURCES_AGE_MS_MAX) {
+      known = { listedAt: this.now(), names: new Set(), listing: this.#store.sources(project) };
       this.#sources.set(project, known);
     }
     // Batches that wait for the same list continue in the order in which they arrived.
@@ -190,92 +104,6 @@ export class Pipeline {
       );
     }
     names.add(name);
-  }
-
-  #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
-    const results = text === null ? [TOO_LONG] : reader.read(text, now);
-    for (const parsed of results) this.#add(read, parsed, number, text ?? '', now);
-  }
-
-  /** The same result as line by line, but most access lines are counted from their bytes, which is far faster. */
-  *#readBlock(
-    { bytes, first }: LineBlock,
-    reader: LineReader,
-    read: ReadLines,
-    now: number,
-  ): Generator<void, void> {
-    const { records, outcome, hosts } = read;
-    const access = new AccessLines(bytes, records, {
-      earliest: now - this.#limits.retentionMs,
-      latest: now + FUTURE_MS_MAX,
-      host: reader.host,
-      onHost(host) {
-        // In the order of the lines, because the first hosts are registered and the first format is shown first.
-        if (host !== undefined) hosts.set(host, host);
-        outcome.formats.access ??= 0;
-      },
-    });
-    let others = 0;
-    let stepLines = 0;
-    let stepStart = 0;
-    for (let start = 0; start < bytes.length; ) {
-      if (++stepLines > STEP_LINES_MAX || start - stepStart > STEP_BYTES_MAX) {
-        stepLines = 0;
-        stepStart = start;
-        yield;
-      }
-      if (reader.takesAccess()) start = access.take(start);
-      if (start >= bytes.length) break;
-      const end = lineEnd(bytes, start);
-      const text = lineText(bytes, start, end);
-      if (text.length > 0) this.#readLine({ number: first + access.taken + others, text }, reader, read, now);
-      others++;
-      start = end + 1;
-    }
-    access.end();
-    if (access.taken > 0) outcome.formats.access = (outcome.formats.access ?? 0) + access.taken;
-    outcome.requests += access.taken;
-  }
-
-  #add(
-    { records, outcome, examples, hosts }: ReadLines,
-    parsed: Parsed,
-    line: number,
-    text: string,
-    now: number,
-  ): void {
-    const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
-    if (reason !== null) {
-      outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-      if (text !== '' && this.#keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
-      if (outcome.first_drops.length < FIRST_DROPS_MAX)
-        outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
-    } else if (parsed.kind === 'record') {
-      const { record, format } = parsed;
-      record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
-      if (record.details?.source !== undefined) this.#reduceSource(record.details, record.details.source);
-      records.push(record);
-      outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
-      const { request, attack, count } = record;
-      if (request) outcome.requests += count;
-      if (attack !== null) outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
-    }
-  }
-
-  /** Dropped lines have client addresses, which cannot be found in them reliably. */
-  #keepsExamples(): boolean {
-    return (this.#limits.attackSources ?? 'full') === 'full';
-  }
-
-  #reduceSource(details: AttackDetails, source: string): void {
-    const { attackSources } = this.#limits;
-    if (attackSources === 'off') delete details.source;
-    else if (attackSources === 'prefix') details.source = networkOf(source, { ipv4: 24, ipv6: 48 });
-  }
-
-  #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
-    if (time < now - this.#limits.retentionMs) return 'too_old';
-    return time > now + FUTURE_MS_MAX ? 'in_future' : null;
   }
 
   /** IDs by the name as the lines spell it; names that are not registered are absent. */
@@ -313,41 +141,9 @@ interface ProjectSources {
 const SOURCES_AGE_MS_MAX = 10_000;
 const PROJECTS_MAX = 1_000;
 
-/** Read between two `yield`s: a millisecond, unless one line takes longer. */
-const STEP_LINES_MAX = 256;
-const STEP_BYTES_MAX = 16_384;
-
 /** Handled before other work gets a turn, so that a batch of a million hosts does not block the process: some ms. */
 const RECORDS_PER_TURN = 20_000;
 const NAMES_PER_TURN = 5_000;
-
-/** While a file is followed, the lines of one request arrive within this time. */
-const OPEN_MS_MAX = 400;
-
-const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
-
-/** One copy of each host name. A substring would keep its whole line in memory; the copies save a fifth of the time. */
-function ownCopy(host: string | undefined, copies: Map<string, string>): string | undefined {
-  if (host === undefined) return undefined;
-  const known = copies.get(host);
-  if (known !== undefined) return known;
-  const copy = Buffer.from(host).toString();
-  copies.set(copy, copy);
-  return copy;
-}
-
-function emptyOutcome(): Outcome {
-  return {
-    accepted: 0,
-    dropped: {},
-    first_drops: [],
-    formats: {},
-    requests: 0,
-    attacks: {},
-    without_host: 0,
-    unregistered_host: 0,
-  };
-}
 
 function toCounted(outcome: Outcome, events: number, appended: Appended): Counted {
   if (appended.kind !== 'appended') return appended;

@@ -1,10 +1,11 @@
 /** One open file, counted from its last checkpoint in the store to its end, and again whenever it grows. */
 import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
+import type { Outcome } from './batch-reader.ts';
 import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
-import type { Outcome, Pipeline } from './pipeline.ts';
+import type { Pipeline } from './pipeline.ts';
 import { createReader, type LineReader } from './reader.ts';
 
 /** Each read compares these bytes before the offset: a difference means that the file was truncated. */

@@ -222,6 +222,11 @@ export function memoryStore(now: () => number = Date.now): Store {
       return edges.slice(1).map(() => String(changes));
     },
 
+    changes() {
+      if (closed) throw new StoreUnavailable('the store is closed');
+      return changes;
+    },
+
     async batchesAfter(project, source, after) {
       return linksAfter(open(project).batches.get(source) ?? [], after);
     },

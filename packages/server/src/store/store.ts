@@ -78,6 +78,9 @@ export interface Store {
   /** The version of each range between neighbouring edges. Only in stores for which that is cheaper than counting. */
   versions?(query: { project: string; edges: readonly number[] }): Promise<string[]>;
 
+  /** While this number stays the same, so do the versions of all ranges. Only in stores that have `versions`. */
+  changes?(): number;
+
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 

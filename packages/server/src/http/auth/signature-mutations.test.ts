@@ -17,7 +17,7 @@ import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
 import { createApp } from '../app.ts';
 
-const RUNS = 500 * Number(process.env.FUZZ_SCALE ?? 1);
+const RUNS = 200 * Number(process.env.FUZZ_SCALE ?? 1);
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const HOST = 'waf.example.com';

@@ -5,16 +5,11 @@
 import { BoundedCache } from '../../cache.ts';
 import type { DropReason } from '../../event.ts';
 import { Semaphore, TimeSlicer } from '../../fair-queue.ts';
+import { FIRST_DROPS_MAX, type Outcome, type ReadLines } from '../../ingest/batch-reader.ts';
 import { isEmpty } from '../../ingest/file.ts';
 import { PushedRequests, RecentRequests } from '../../ingest/formats/transactions.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
-import {
-  type Counted,
-  FIRST_DROPS_MAX,
-  type Outcome,
-  type Pipeline,
-  type ReadLines,
-} from '../../ingest/pipeline.ts';
+import type { Counted, Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
 
 /** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */

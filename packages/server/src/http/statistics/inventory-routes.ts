@@ -25,22 +25,16 @@ import {
   string,
   withErrors,
 } from '../route.ts';
-import { createNegotiation } from '../send.ts';
-import { contentResponse, type Response, sendResponse } from './response-cache.ts';
+import { contentResponse, createSend, type Response } from './response-cache.ts';
 
 const PROJECT = '/v1/:project_id';
 
 export function inventoryRoutes(store: Store): Route[] {
-  const negotiate = createNegotiation();
+  const sendResponse = createSend();
   const send =
     (respond: (...[request]: Parameters<Route['handler']>) => Promise<Response>): Route['handler'] =>
     async (request, reply) =>
-      sendResponse(
-        request,
-        reply,
-        await respond(request, reply),
-        negotiate(request.headers['accept-encoding']),
-      );
+      sendResponse(request, reply, await respond(request, reply));
 
   const hostList = (path: string, documentation: object): Route => ({
     method: 'GET',

@@ -4,9 +4,8 @@ import type { Range } from '../../statistics/range.ts';
 import type { Store } from '../../store/store.ts';
 import { queryOf, type RawQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
-import { createNegotiation } from '../send.ts';
 import type { Admission } from './admission.ts';
-import { contentResponse, ResponseCache, sendResponse, toBytes } from './response-cache.ts';
+import { type Body, contentResponse, createSend, ResponseCache, toBody } from './response-cache.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 type Parse<Q> = (query: RawQuery, now: number) => Q;
@@ -15,7 +14,7 @@ export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
   cached<Q extends Range>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }) => Promise<Buffer | object>,
+    compute: (query: Q & { project: string }) => Promise<Body | object>,
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */
   uncached<Q extends Range>(
@@ -26,7 +25,7 @@ export interface QueryHandlers {
 
 export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
   const cache = new ResponseCache(store);
-  const negotiate = createNegotiation();
+  const send = createSend();
 
   /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */
   function admit<T>(request: FastifyRequest, compute: () => Promise<T>): Promise<T> {
@@ -44,14 +43,14 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // `today` is another range tomorrow, which may have the same version.
         if (rawQuery.recent !== undefined) return contentResponse(content);
         const { project, from, to } = query;
-        const response = { project, from, to, version, bytes: toBytes(content), compressed: new Map() };
+        const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
         cache.set(request, response);
         return response;
       }
 
       return async (request, reply) => {
         const response = (await cache.get(request)) ?? (await admit(request, () => respond(request)));
-        return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
+        return send(request, reply, response);
       };
     },
 
@@ -61,7 +60,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
           const query = parse(queryOf(request), now());
           return contentResponse(await compute({ ...query, project: pathParameter(request, 'project_id') }));
         });
-        return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
+        return send(request, reply, response);
       };
     },
   };

@@ -81,12 +81,38 @@ describe('a response', () => {
     const plain = await get(DAY);
     expect(plain.headers['content-encoding']).toBeUndefined();
     for (let time = 0; time < 4; time++) {
-      const br = await get(DAY, { 'accept-encoding': 'gzip, br' });
+      const br = await get(DAY, { 'accept-encoding': 'gzip;q=0.9, br' });
       expect(br.headers['content-encoding']).toBe('br');
       expect(brotliDecompressSync(br.rawPayload).equals(plain.rawPayload)).toBe(true);
       const gzip = await get(DAY, { 'accept-encoding': 'br;q=0, gzip;q=0.5' });
       expect(gzip.headers['content-encoding']).toBe('gzip');
       expect(gunzipSync(gzip.rawPayload).equals(plain.rawPayload)).toBe(true);
+    }
+  });
+
+  test('for a range that moves is the same in all codings, and gzip if the client accepts both', async () => {
+    await count(NOW - 5 * 3_600_000, 20);
+    const codings = [
+      ['gzip, br', 'gzip', gunzipSync],
+      ['br;q=0.9, gzip;q=0.5', 'br', brotliDecompressSync],
+      ['br', 'br', brotliDecompressSync],
+      ['gzip', 'gzip', gunzipSync],
+      ['identity', undefined, (bytes: Buffer) => bytes],
+    ] as const;
+    // The first query is not put together from blocks.
+    await get(DAY);
+    for (const [i, [accepted, coding, decompress]] of codings.entries()) {
+      if (i === 3) await count(NOW - 5 * 3_600_000);
+      const range = `from=${NOW - DAY_MS + i + 1}&to=${NOW + i + 1}`;
+      const url = `/v1/p/waf/event/timeline?${range}`;
+      const { headers, rawPayload } = await get(url, { 'accept-encoding': accepted });
+      expect(headers['content-encoding']).toBe(coding);
+      expect(Number(headers['content-length'])).toBe(rawPayload.length);
+      const { requests } = JSON.parse(decompress(rawPayload).toString());
+      expect(requests.filter(({ num }: { num: number }) => num > 0)).toEqual([
+        { time: NOW - 5 * 3_600_000 + 60_000, num: i < 3 ? 20 : 21 },
+      ]);
+      expect((await app.inject({ method: 'HEAD', url })).body).toBe('');
     }
   });
 

@@ -4,35 +4,43 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
 import type { Range } from '../../statistics/range.ts';
 import type { Store } from '../../store/store.ts';
-import { COMPRESS, type ContentCoding, sendBytes } from '../send.ts';
+import { COMPRESS, type ContentCoding, createNegotiation, sendBytes } from '../send.ts';
+import { SharedParts } from '../shared-parts.ts';
 
 /** About 120 timelines of a day by minute, with room for their compressed forms. */
 const CACHED_BYTES_MAX = 16_777_216;
 /** Per response: its URL, and the objects around its bytes. */
 const RESPONSE_BYTES = 1_024;
-/** URLs requested once: most have 200 characters, those with a thousand hosts 33,000. */
-const REQUESTED_CHARACTERS_MAX = 4_194_304;
+/** Enough for a minute of 1,000 new URLs a second. A power of two. */
+const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
 export interface Response {
   /** Of the counts in the range, or of the content. Null: the store cannot tell. */
   version: string | null;
-  bytes: Buffer;
-  compressed: Map<ContentCoding, Buffer>;
+  body: Body;
+  compressed: Map<ContentCoding, Buffer | Buffer[]>;
 }
 
 type CachedResponse = Response & Range & { project: string };
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
-export function contentResponse(content: Buffer | object): Response {
-  const bytes = toBytes(content);
-  const version = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
-  return { version, bytes, compressed: new Map() };
+export function contentResponse(content: Body | object): Response {
+  const body = toBytes(toBody(content));
+  const version = createHash('sha256').update(body).digest('base64url').slice(0, 22);
+  return { version, body, compressed: new Map() };
 }
 
-export function toBytes(content: Buffer | object): Buffer {
-  return Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
+export type Body = Buffer | SharedParts;
+
+export function toBody(content: Body | object): Body {
+  if (Buffer.isBuffer(content) || content instanceof SharedParts) return content;
+  return Buffer.from(JSON.stringify(content));
+}
+
+function toBytes(body: Body): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.concat(body.plain(), body.length);
 }
 
 export class ResponseCache {
@@ -42,16 +50,14 @@ export class ResponseCache {
     entriesMax: CACHED_BYTES_MAX / RESPONSE_BYTES,
     weightMax: CACHED_BYTES_MAX,
     // Both compressed forms are far smaller than the bytes.
-    weight: ({ bytes }, url) => RESPONSE_BYTES + url.length + bytes.length * 1.5,
+    weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
   });
 
-  /** Most ranges end now and are never requested again: keeping every response would double its processor time. */
-  readonly #requestedOnce = new BoundedCache<string, true>({
-    name: 'requested_urls',
-    entriesMax: Math.ceil(REQUESTED_CHARACTERS_MAX / 200),
-    weightMax: REQUESTED_CHARACTERS_MAX,
-    weight: (_value, url) => url.length,
-  });
+  /**
+   * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
+   * double its processor time. Other URLs may have the same hash, which does no harm.
+   */
+  readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
   constructor(store: Store) {
     this.#store = store;
@@ -68,31 +74,58 @@ export class ResponseCache {
   /** Keeps the response if the URL was requested before. */
   set(request: FastifyRequest, response: CachedResponse): void {
     if (isUncached(request) || response.version === null) return;
-    if (this.#requestedOnce.get(request.url)) this.#responses.set(request.url, response);
-    else this.#requestedOnce.set(request.url, true);
+    if (this.#isRequestedAgain(request.url)) this.#responses.set(request.url, response);
   }
+
+  #isRequestedAgain(url: string): boolean {
+    const hash = hashOf(url);
+    const slot = hash % REQUESTED_HASHES;
+    const isKnown = this.#requested[slot] === hash;
+    this.#requested[slot] = hash;
+    return isKnown;
+  }
+}
+
+/** FNV-1a, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
 }
 
 function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';
 }
 
-export async function sendResponse(
-  { headers }: FastifyRequest,
+/** A response in parts is compressed with gzip, which can join compressed parts, if the client accepts it. */
+export function createSend(): (
+  request: FastifyRequest,
   reply: FastifyReply,
-  { version, bytes, compressed }: Response,
-  coding: ContentCoding | undefined,
-): Promise<void> {
-  const etag = version === null ? undefined : `W/"${version}"`;
-  const known = headers['if-none-match'];
-  if (etag !== undefined && (known === '*' || known?.includes(etag))) {
-    return sendBytes(reply, 304, cacheHeaders(etag));
-  }
-  const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
-  if (coding === undefined || bytes.length < COMPRESSED_BYTES_MIN) return sendBytes(reply, 200, sent, bytes);
-  const body = compressed.get(coding) ?? (await COMPRESS[coding](bytes));
-  compressed.set(coding, body);
-  sendBytes(reply, 200, [...sent, 'Content-Encoding', coding], body);
+  response: Response,
+) => Promise<void> {
+  const negotiateBytes = createNegotiation(['br', 'gzip']);
+  const negotiateParts = createNegotiation(['gzip', 'br']);
+
+  return async ({ headers }, reply, { version, body, compressed }) => {
+    const etag = version === null ? undefined : `W/"${version}"`;
+    const known = headers['if-none-match'];
+    if (etag !== undefined && (known === '*' || known?.includes(etag))) {
+      return sendBytes(reply, 304, cacheHeaders(etag));
+    }
+    const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
+    const negotiate = Buffer.isBuffer(body) ? negotiateBytes : negotiateParts;
+    const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
+    if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
+    sent.push('Content-Encoding', coding);
+    const bytes = compressed.get(coding) ?? (await compress(body, coding));
+    compressed.set(coding, bytes);
+    sendBytes(reply, 200, sent, bytes);
+  };
+}
+
+async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {
+  if (!Buffer.isBuffer(body) && coding === 'gzip') return body.gzip();
+  return COMPRESS[coding](toBytes(body));
 }
 
 /** Caches must revalidate, and may not share the response: it is for callers who may read the project. */

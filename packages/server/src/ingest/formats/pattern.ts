@@ -4,6 +4,8 @@ import { type Field, fieldOf, type PatternSyntax, parsePattern } from './pattern
 import { completeTime, readTime, type TimeVariable } from './pattern-time.ts';
 
 export interface Pattern {
+  /** As `compilePattern` accepts it. */
+  readonly text: string;
   parse(line: string, context: Context): Reading;
   /** For `explain`: each variable with its value, and where the line stops matching. */
   explain(line: string): PatternFields;
@@ -28,6 +30,7 @@ export function compilePattern(text: string): Pattern {
   const named = Object.hasOwn(NAMED_PATTERNS, text) ? NAMED_PATTERNS[text] : undefined;
   const matchers = (named ?? [text]).map((each) => new Matcher(parsePattern(each)));
   return {
+    text,
     parse(line, context) {
       for (const matcher of matchers) {
         const { ends, isComplete } = matcher.match(line);

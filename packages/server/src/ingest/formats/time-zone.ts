@@ -2,6 +2,8 @@
 import { BoundedCache } from '../../cache.ts';
 
 export interface LocalZone {
+  /** As `parseZone` accepts it. */
+  readonly name: string;
   /** Converts a local time, given as if it were UTC, to milliseconds since the epoch. */
   toUtc(localMs: number): number;
   /** A copy for one log: an IANA zone depends on the order of its lines when clocks are set back. */
@@ -33,11 +35,16 @@ export function parseZone(text: string): LocalZone {
 }
 
 export function fixedZone(offsetMinutes: number): LocalZone {
-  return { toUtc: (localMs) => localMs - offsetMinutes * 60_000 };
+  const minutes = Math.abs(offsetMinutes);
+  const digits = (number: number) => String(number).padStart(2, '0');
+  return {
+    name: `${offsetMinutes < 0 ? '-' : '+'}${digits(Math.floor(minutes / 60))}:${digits(minutes % 60)}`,
+    toUtc: (localMs) => localMs - offsetMinutes * 60_000,
+  };
 }
 
 export function ianaZone(name: string): LocalZone {
-  return new IanaZone(new OffsetChanges(name), null);
+  return new IanaZone(name, new OffsetChanges(name), null);
 }
 
 function isZoneName(text: string): boolean {
@@ -56,16 +63,18 @@ const DISORDER_MS_MAX = 10_000;
 const LATE_MS_MAX = 3_600_000;
 
 class IanaZone implements LocalZone {
+  readonly name: string;
   readonly #changes: OffsetChanges;
   #state: ZoneState | null;
 
-  constructor(changes: OffsetChanges, state: ZoneState | null) {
+  constructor(name: string, changes: OffsetChanges, state: ZoneState | null) {
+    this.name = name;
     this.#changes = changes;
     this.#state = state;
   }
 
   startLog(state: ZoneState | null): LocalZone {
-    return new IanaZone(this.#changes, state === null ? null : { ...state });
+    return new IanaZone(this.name, this.#changes, state === null ? null : { ...state });
   }
 
   state(): ZoneState | null {

@@ -370,7 +370,7 @@ test('a state of an older version is restored', () => {
 test('the state is bounded, and no request is lost', () => {
   const reader = createReader({ format: 'auto' });
   const counted = new Set<string>();
-  for (let i = 0; i < 3_000; i++) {
+  for (let i = 0; i < 1_000; i++) {
     const id = `${i}${'x'.repeat(i % 2 ? 5_000 : 10)}`;
     for (let rule = 0; rule < 40; rule++) {
       for (const each of reader.read(match(id, `942${100 + rule}`), 0)) {
@@ -381,7 +381,7 @@ test('the state is bounded, and no request is lost', () => {
   const state = reader.state();
   expect(state.length).toBeGreaterThan(100_000);
   expect(state.length).toBeLessThan(STATE_LENGTH_MAX);
-  expect(counted.size + reader.flush().length).toBe(3_000);
+  expect(counted.size + reader.flush().length).toBe(1_000);
 });
 
 test('a reader restored from its state continues as if nothing had happened', () => {

@@ -9,7 +9,7 @@ interface DecodedChunk {
   changes: number;
   /** The global change counter when the chunk was last found unchanged. */
   allChanges: number;
-  /** Running totals (see cells.ts) by scope, or by the ID of a host set. */
+  /** By scope or ID of a host set, and part (see `partKey`). */
   totals: Map<number, Float64Array>;
   numbers: number;
 }
@@ -22,12 +22,17 @@ const ENTRY_NUMBERS = 16;
 
 /** More than a level has chunks in a thousand years. */
 export const CHUNKS_PER_LEVEL = 2 ** 27;
+const LEVELS_MAX = 4;
+/** More than a chunk of counters has cells. */
+const CELLS_END = 1_024;
 
-export class ChunkCache {
-  readonly #chunks: BoundedCache<number, DecodedChunk>;
+/** What is cached, by kind of query. */
+export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
 
+/** All kinds of queries share the limit. */
+export class DecodedChunks extends BoundedCache<number, DecodedChunk> {
   constructor(numbersMax = NUMBERS_MAX) {
-    this.#chunks = new BoundedCache({
+    super({
       name: 'chunks',
       entriesMax: CHUNKS_MAX,
       weightMax: Math.max(1, numbersMax),
@@ -35,15 +40,41 @@ export class ChunkCache {
       unitBytes: 8,
     });
   }
+}
 
-  /** Access to the totals of one chunk. `readChanges` reads its change counter. */
+export const ALL_CELLS: readonly number[] = [];
+
+/**
+ * The key of what is cached for some cells of a chunk, if that depends on the cells: the sums of a range take a hundredth
+ * of the running totals. With ALL_CELLS, the key of what serves all ranges.
+ */
+export function partKey(scope: number, [first = 0, end = 0]: readonly number[]): number {
+  return (scope * CELLS_END + first) * CELLS_END + end;
+}
+
+export class ChunkCache {
+  readonly #chunks: DecodedChunks;
+  readonly #firstKey: number;
+
+  constructor(chunks: DecodedChunks, kind: (typeof KINDS)[number]) {
+    this.#chunks = chunks;
+    this.#firstKey = KINDS.indexOf(kind) * LEVELS_MAX * CHUNKS_PER_LEVEL;
+  }
+
+  /** Undefined unless it is cached and the chunk has been found unchanged. */
+  find(level: number, chunk: number, allChanges: number, part: number): Float64Array | undefined {
+    const known = this.#chunks.get(this.#firstKey + level * CHUNKS_PER_LEVEL + chunk);
+    return known?.allChanges === allChanges ? known.totals.get(part) : undefined;
+  }
+
+  /** Access to what is cached of one chunk. `readChanges` reads its change counter. */
   open(level: number, chunk: number, allChanges: number, readChanges: () => number) {
-    const key = level * CHUNKS_PER_LEVEL + chunk;
+    const key = this.#firstKey + level * CHUNKS_PER_LEVEL + chunk;
     const decoded = this.#current(key, allChanges, readChanges);
     return {
-      get: (scope: number): Float64Array | undefined => decoded.totals.get(scope),
-      put: (scope: number, totals: Float64Array): Float64Array => {
-        decoded.totals.set(scope, totals);
+      get: (part: number): Float64Array | undefined => decoded.totals.get(part),
+      put: (part: number, totals: Float64Array): Float64Array => {
+        decoded.totals.set(part, totals);
         decoded.numbers += totals.length + ENTRY_NUMBERS;
         // Added again, because the cache weighs an entry when it is added.
         this.#chunks.delete(key);

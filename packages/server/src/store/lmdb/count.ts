@@ -1,29 +1,36 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   accumulate,
+  accumulateList,
   accumulateTotals,
   addCells,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
+  listCells,
   REQUESTS,
-  runningTotals,
-  sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
-import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
-import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
+import { StoreDamaged, type TimeRange } from '../store.ts';
+import {
+  ALL_CELLS,
+  CHUNKS_PER_LEVEL,
+  ChunkCache,
+  DecodedChunks,
+  HostSets,
+  type KINDS,
+  partKey,
+} from './chunk-cache.ts';
+import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
   CHANGES,
   changesOf,
-  deletedHosts,
   hasAllPeaks,
+  hostChanges,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -42,9 +49,6 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** Totals of a scope without counters in a chunk. */
-const EMPTY = new Float64Array(0);
-
 /**
  * Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. Such a query keeps only
  * the sums of its host set: the totals of its hosts would evict each other from the cache.
@@ -52,8 +56,14 @@ const EMPTY = new Float64Array(0);
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
-/** Bounds the memory to some 10 MB. */
-const HOSTS_MAX = 100_000;
+/** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
+export const LISTED_BYTES_MAX = 16_384;
+
+/** Twenty selections of a thousand hosts. The cache allocates space for all at once. */
+const HOSTS_MAX = 20_000;
+/** The length of the IDs of all selections: 100 of a thousand hosts. */
+const SELECTION_CHARACTERS_MAX = 4_194_304;
+const SELECTIONS_MAX = 10_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
@@ -71,7 +81,6 @@ export function createCounters(
   distribution: Counter;
   byCategory: Counter;
   byGroup: Counter;
-  attacksByHost: HostCounter;
 } {
   const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
   const distributionRows = rowsOf({ attacks: (category) => category });
@@ -81,12 +90,13 @@ export function createCounters(
     blocked: (category) => 1 + CATEGORIES.length + category,
   });
   const groupRows = rowsOf({ requests: 0, attacks: (category) => groupOf(CATEGORIES[category]) });
+  const counter = (kind: (typeof KINDS)[number], rowOf: Int8Array, rowCount: number) =>
+    createCounter(schema, lookups, new ChunkCache(lookups.chunks, kind), rowOf, rowCount, sliceMs);
   return {
-    timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
-    distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
-    byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
-    byGroup: createCounter(schema, lookups, groupRows, 5, sliceMs),
-    attacksByHost: createHostCounter(schema, lookups, sliceMs),
+    timeline: counter('timeline', timelineRows, 2),
+    distribution: counter('distribution', distributionRows, CATEGORIES.length),
+    byCategory: counter('byCategory', rows, 1 + 2 * CATEGORIES.length),
+    byGroup: counter('byGroup', groupRows, 5),
   };
 }
 
@@ -98,16 +108,20 @@ function groupOf(category: Category | undefined): number {
 export type Lookups = ReturnType<typeof createLookups>;
 
 export function createLookups(schema: Schema) {
+  const hostSets = new HostSets();
+  const scopesOf = createScopeLookup(schema);
   return {
-    hostSets: new HostSets(),
+    chunks: new DecodedChunks(),
+    hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
-    scopesOf: createScopeLookup(schema),
+    scopesOf,
+    select: createSelector(hostSets, scopesOf),
     findProject: createProjectLookup(schema),
   };
 }
 
 /** The row of each series, or -1 for series that the query does not count. */
-function rowsOf({
+export function rowsOf({
   requests = -1,
   attacks,
   blocked = () => -1,
@@ -127,16 +141,42 @@ function rowsOf({
 
 function createCounter(
   schema: Schema,
-  { hostSets, absences, scopesOf, findProject }: Lookups,
+  { hostSets, absences, select, findProject }: Lookups,
+  cache: ChunkCache,
   rowOf: Int8Array,
   rowCount: number,
   sliceMs: number,
 ): Counter {
-  const cache = new ChunkCache();
+  /**
+   * Of a single point, such as that of a distribution, only the sum of each row is cached. Not of minutes: their running
+   * totals are short, and a range that ends now moves on every minute.
+   */
+  const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
+    points === 1 && runs.length === 4 && level < MINUTES.id;
+
+  /** Undefined unless everything is cached. */
+  function countCached(
+    key: number,
+    plan: readonly ChunkPlan[],
+    points: number,
+    changes: number,
+  ): Float64Array | undefined {
+    const out = new Float64Array(rowCount * points);
+    for (const planned of plan) {
+      const { level, chunk, runs } = planned;
+      const isPart = isOnePart(planned, points);
+      const known = cache.find(level, chunk, changes, partKey(key, isPart ? runs : ALL_CELLS));
+      if (known === undefined) return undefined;
+      if (isPart) addTo(out, known);
+      else if (level === EXACT.id) accumulateList(known, runs, points, out);
+      else accumulateTotals(known, cellsIn(level), runs, points, out);
+    }
+    return out;
+  }
 
   /** Yields when a slice is over. Without `slices`, the first step is the last. */
   function* count(
-    scopes: readonly number[],
+    { scopes, key }: Selected,
     plan: readonly ChunkPlan[],
     points: number,
     changes: number,
@@ -144,153 +184,82 @@ function createCounter(
     slices?: Slices,
   ): Generator<void, Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    const hostSet = slices ? hostSets.idOf(scopes) : hostSets.idIfRepeated(scopes);
-    for (const { level, chunk, runs } of plan) {
+    const reader = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
+    function* readRecords(level: number, chunk: number, use: (record: Uint8Array) => void) {
+      for (const scope of scopes) {
+        const record = reader.read(level, chunk, scope);
+        if (record !== undefined) use(record);
+        if (slices?.isOver(record)) yield;
+      }
+    }
+    for (const planned of plan) {
+      const { level, chunk, runs } = planned;
+      const cached = cache.open(level, chunk, changes, () => readChanges(schema, reader, level, chunk, read));
+      const isPart = isOnePart(planned, points);
+      const part = key === undefined ? undefined : partKey(key, isPart ? runs : ALL_CELLS);
+      const put = (numbers: Float64Array) => (part === undefined ? numbers : cached.put(part, numbers));
+      let known = part === undefined ? undefined : cached.get(part);
       if (level === EXACT.id) {
-        for (const scope of scopes) {
-          const record = records.read(level, chunk, scope);
-          if (record !== undefined) accumulate(record, runs, rowOf, points, out);
-          if (slices?.isOver(record)) yield;
+        if (known !== undefined) {
+          accumulateList(known, runs, points, out);
+          continue;
         }
-        continue;
-      }
-      const cells = cellsIn(level);
-      const cached = cache.open(level, chunk, changes, () =>
-        readChanges(schema, records, level, chunk, read),
-      );
-      const decode = (scope: number): Float64Array => {
-        const record = records.read(level, chunk, scope);
-        return record === undefined ? EMPTY : runningTotals(record, rowOf, cells);
-      };
-      const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
-      if (hostSet === undefined) {
-        for (const scope of scopes) accumulateTotals(totalsOf(scope), cells, runs, points, out);
-        continue;
-      }
-      let totals = cached.get(hostSet);
-      if (totals === undefined && slices) {
-        const sums = new Float64Array(rowCount * (cells + 1));
-        for (const scope of scopes) {
-          const record = records.read(level, chunk, scope);
-          if (record !== undefined) addCells(record, rowOf, cells, sums);
-          if (slices.isOver(record)) yield;
+        const list: number[] = [];
+        let bytes = 0;
+        yield* readRecords(level, chunk, (record) => {
+          accumulate(record, runs, rowOf, points, out);
+          bytes += record.length;
+          if (part !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
+        });
+        if (bytes <= LISTED_BYTES_MAX) put(Float64Array.from(list));
+      } else if (isPart) {
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount);
+          yield* readRecords(level, chunk, (record) => accumulate(record, runs, rowOf, 1, sums));
+          known = put(sums);
         }
-        totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
+        addTo(out, known);
+      } else {
+        const cells = cellsIn(level);
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount * (cells + 1));
+          yield* readRecords(level, chunk, (record) => addCells(record, rowOf, cells, sums));
+          known = put(toRunningTotals(sums, rowCount, cells));
+        }
+        accumulateTotals(known, cells, runs, points, out);
       }
-      totals ??= cached.put(hostSet, sumOfTotals(scopes.map(totalsOf)));
-      accumulateTotals(totals, cells, runs, points, out);
     }
     return out;
   }
 
   function countInSlices(
-    scopes: readonly number[],
+    selected: Selected,
     points: number,
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
     return inSlices(schema, sliceMs, (read, slices) =>
-      count(scopes, planIn(read), points, allChanges(schema, read), read, slices),
+      count(selected, planIn(read), points, allChanges(schema, read), read, slices),
     );
   }
 
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
     const changes = allChanges(schema);
-    const { project, horizon } = findProject(projectId, changes);
+    const { project, horizon, hostChanges } = findProject(projectId, changes);
     if (project === undefined) return new Float64Array(rowCount * points);
-    const scopes = hosts === undefined ? [project.scope] : scopesOf(project, hosts);
+    const selected = select(project, hosts, hostChanges);
+    const { scopes, key } = selected;
     const plan = planChunks(clip(edges, horizon, project.latest));
+    const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
+    if (cached !== undefined) return cached;
     // The only step of `count` returns the counts.
     if (!isLarge(scopes, plan, rowCount))
-      return count(scopes, plan, points, changes).next().value as Float64Array;
-    return countInSlices(scopes, points, (read) => {
+      return count(selected, plan, points, changes).next().value as Float64Array;
+    return countInSlices({ ...selected, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
     });
   };
-}
-
-/** Attacks by host ID. A host without attacks is absent. */
-export type HostCounter = (
-  project: string,
-  hosts: readonly string[] | undefined,
-  range: TimeRange,
-) => Promise<Map<string, number>>;
-
-/** Reads records instead of the caches: attacks are a small part of them, and the rest is skipped. */
-function createHostCounter(
-  schema: Schema,
-  { absences, scopesOf, findProject }: Lookups,
-  sliceMs: number,
-): HostCounter {
-  const rowOf = rowsOf({ attacks: () => 0 });
-
-  function* count(
-    hosts: ReadonlyMap<number, string>,
-    plan: readonly ChunkPlan[],
-    read: ReadOptions,
-    slices: Slices,
-  ): Generator<void, Map<string, number>> {
-    const known = { absences, allChanges: allChanges(schema, read) };
-    const records = new RecordReader(schema, { read, known });
-    const attacks = new Map<string, number>();
-    const sum = new Float64Array(1);
-    for (const { level, chunk, runs } of plan) {
-      for (const [scope, id] of hosts) {
-        const record = records.read(level, chunk, scope);
-        if (record !== undefined) accumulate(record, runs, rowOf, 1, sum.fill(0));
-        const [n = 0] = record === undefined ? [] : sum;
-        if (n > 0) attacks.set(id, (attacks.get(id) ?? 0) + n);
-        if (slices.isOver()) yield;
-      }
-    }
-    return attacks;
-  }
-
-  return async (projectId, ids, { from, to }) => {
-    const found = findProject(projectId, allChanges(schema)).project;
-    if (found === undefined) return new Map();
-    return inSlices(schema, sliceMs, function* (read, slices) {
-      const project = schema.projects.get(projectId, read) ?? found;
-      const hosts =
-        ids === undefined
-          ? yield* hostsOf(schema, project, read)
-          : new Map(ids.flatMap((id) => scopesOf(project, [id]).map((scope) => [scope, id])));
-      // In key order, which is also the order in the file.
-      const sorted = new Map([...hosts].sort(([a], [b]) => a - b));
-      const edges = clip([from, to], metaValue(schema, 'horizon', read), project.latest);
-      return yield* count(sorted, planChunks(edges), read, slices);
-    });
-  };
-}
-
-const HOSTS_PER_PART = 256;
-
-/** The IDs of all hosts of a project, by scope. */
-function* hostsOf(
-  { hosts }: Schema,
-  project: ProjectRecord,
-  read: ReadOptions,
-): Generator<void, Map<number, string>> {
-  const found = new Map<number, string>();
-  let start: [number] | [number, string] = [project.scope];
-  for (;;) {
-    const range: RangeOptions = { start, end: [project.scope + 1], limit: HOSTS_PER_PART, ...read };
-    const part = [...hosts.getRange(range)];
-    for (const { key, value } of part) {
-      if (!matchesHostKey(key, value)) throw new StoreDamaged(`the key of the host ${value.id}`);
-      if (!isDeletedHost(value)) found.set(value.scope, value.id);
-      // The last host of a part is the first of the next.
-      start = key;
-    }
-    if (part.length < HOSTS_PER_PART) break;
-    yield;
-  }
-  if (found.size !== project.hosts) {
-    throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${found.size} records`);
-  }
-  return found;
 }
 
 /** 0 for a chunk without counters. A damaged key must not look like one. */
@@ -301,6 +270,10 @@ export function readChanges(
   chunk: number,
   read?: ReadOptions,
 ): number {
+  if (level === EXACT.id) {
+    // Has no counter of its own.
+    return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
+  }
   const found = changesOf(schema.cells, level, chunk, read);
   if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
   return found ?? 0;
@@ -311,6 +284,10 @@ function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount
   if (scopes.length * plan.length > RECORDS_AT_ONCE_MAX) return true;
   const cells = plan.reduce((sum, { level }) => sum + (level === EXACT.id ? 0 : cellsIn(level)), 0);
   return scopes.length * cells * rowCount > NUMBERS_AT_ONCE_MAX;
+}
+
+function addTo(out: Float64Array, sums: Float64Array): void {
+  for (let i = 0; i < sums.length; i++) out[i] = (out[i] ?? 0) + (sums[i] ?? 0);
 }
 
 function cellsIn(level: number): number {
@@ -350,15 +327,56 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
   return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
-/** Cached until a host is deleted: the scope of a host never changes. */
+/** The scopes that a query counts. */
+export interface Selected {
+  /** In key order, which is also the order in the file. */
+  scopes: readonly number[];
+  /** Their host IDs. Empty for the whole project. */
+  ids: readonly string[];
+  /** Under which the chunk cache has their sums. Undefined: not worth caching. */
+  key: number | undefined;
+}
+
+type ScopeLookup = ReturnType<typeof createScopeLookup>;
+
+/**
+ * Caches whole selections, by all their IDs: a lookup of each host takes half as long as the rest of a query. Cached until
+ * a host is deleted: the scope of a host never changes.
+ */
+function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
+  const known = new BoundedCache<string, Selected>({
+    name: 'selections',
+    entriesMax: SELECTIONS_MAX,
+    weightMax: SELECTION_CHARACTERS_MAX,
+    weight: ({ scopes }, name) => name.length + 64 * scopes.length,
+  });
+  let changesBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[] | undefined, changesOfHosts: number): Selected => {
+    if (ids === undefined) return { scopes: [project.scope], ids: [], key: project.scope };
+    if (changesOfHosts !== changesBefore) known.clear();
+    changesBefore = changesOfHosts;
+    const name = `${project.scope} ${ids.join()}`;
+    const found = known.get(name);
+    if (found !== undefined) return found;
+    const hosts = scopesOf(project, ids);
+    const scopes = [...hosts.keys()];
+    const key = scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes);
+    const selected = { scopes, ids: [...hosts.values()], key };
+    // An unknown host may be registered later.
+    if (selected.key !== undefined && scopes.length === ids.length) known.set(name, selected);
+    return selected;
+  };
+}
+
+/** Host IDs by scope, in key order. Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
-  let deleted = 0;
-  return (project: ProjectRecord, ids: readonly string[]): number[] => {
-    const scopes = new Set<number>();
-    const deletedNow = deletedHosts(schema);
-    if (deletedNow !== deleted) known.clear();
-    deleted = deletedNow;
+  let changesBefore = 0;
+  return (project: ProjectRecord, ids: readonly string[]): Map<number, string> => {
+    const scopes: [scope: number, id: string][] = [];
+    const changes = hostChanges(schema);
+    if (changes !== changesBefore) known.clear();
+    changesBefore = changes;
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
@@ -373,31 +391,39 @@ function createScopeLookup(schema: Schema) {
         scope = host.scope;
         known.set(name, scope);
       }
-      scopes.add(scope);
+      scopes.push([scope, id]);
     }
-    // In key order, which is also the order in the file.
-    return [...scopes].sort((a, b) => a - b);
+    return new Map(scopes.sort(([a], [b]) => a - b));
   };
+}
+
+interface FoundProject {
+  project: ProjectRecord | undefined;
+  horizon: number;
+  hasPeaks: boolean;
+  /** Of all projects. */
+  hostChanges: number;
 }
 
 function createProjectLookup(schema: Schema) {
   let changes = -1;
-  const known = new VersionedCache<string, { project: ProjectRecord; horizon: number; hasPeaks: boolean }>(
-    'projects',
-    () => changes,
-  );
-  return (id: string, changesNow: number) => {
+  const known = new VersionedCache<string, FoundProject>('projects', () => changes);
+  return (id: string, changesNow: number): FoundProject => {
     changes = changesNow;
-    const found = known.get(id);
-    if (found !== undefined) return found;
-    const horizon = metaValue(schema, 'horizon');
-    const hasPeaks = hasAllPeaks(schema);
-    const project = schema.projects.get(id);
+    const cached = known.get(id);
+    if (cached !== undefined) return cached;
+    const found = {
+      project: schema.projects.get(id),
+      horizon: metaValue(schema, 'horizon'),
+      hasPeaks: hasAllPeaks(schema),
+      hostChanges: hostChanges(schema),
+    };
+    const { project } = found;
     // Not cached if missing: a new project does not change the counter until it has counts.
     if (project === undefined) checkAbsence(schema.projects, id, matchesProjectKey);
     else if (!matchesProjectKey(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
-    else known.set(id, { project, horizon, hasPeaks });
-    return { project, horizon, hasPeaks };
+    else known.set(id, found);
+    return found;
   };
 }
 
@@ -407,17 +433,16 @@ const VERSION_CHUNKS_MAX = 16;
 interface Marks {
   /** The change counter when they were read. */
   changes: number;
-  born: number;
+  born: string;
   horizon: number;
   listsBefore: number;
-  /** Hosts that have been deleted. */
-  deleted: number;
+  changesOfHosts: number;
 }
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0, deleted: 0 };
+  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, changesOfHosts: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -430,10 +455,10 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     if (marks.changes !== changes.get()) {
       marks = {
         changes: changes.get(),
-        born: metaValue(schema, 'born'),
+        born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
-        deleted: deletedHosts(schema),
+        changesOfHosts: hostChanges(schema),
       };
     }
     return marks;
@@ -445,7 +470,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
    * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   return ({ from, to }) => {
-    const { born, horizon, listsBefore, deleted } = currentMarks();
+    const { born, horizon, listsBefore, changesOfHosts } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const end = Math.ceil(to / chunkMs(level));
     let sum = 0;
@@ -453,7 +478,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born.toString(36)}.${limits}.${deleted || ''}.${sum.toString(36)}`;
+    return `${born}.${limits}.${changesOfHosts || ''}.${sum}`;
   };
 }
 

@@ -87,7 +87,7 @@ describe('a damaged record', () => {
         }, table);
         expectEqualOrDamaged(await results(path), expected);
       }),
-      { numRuns: 150 },
+      { numRuns: 60 },
     );
   });
 
@@ -104,7 +104,7 @@ describe('a damaged record', () => {
         writeFileSync(path, flipped);
         expectEqualOrDamaged(await results(path), expected);
       }),
-      { numRuns: 100 },
+      { numRuns: 40 },
     );
   });
 

@@ -12,7 +12,7 @@ import {
   type RenamedHost,
 } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
-import { countChange, deletedHosts, type HostRecord, type ProjectRecord, type Schema } from './schema.ts';
+import { countChange, countHostChange, type HostRecord, type ProjectRecord, type Schema } from './schema.ts';
 
 /** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
@@ -90,6 +90,7 @@ export function renameHost(schema: Schema, projectId: string, id: string, hostna
   schema.hostnames.removeSync([project.scope, known.hostname]);
   schema.hostnames.putSync([project.scope, hostname], id);
   schema.hosts.putSync([project.scope, id], renamed);
+  countHostChange(schema);
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
@@ -108,7 +109,7 @@ export function deleteHost(schema: Schema, projectId: string, id: string): Delet
   for (const { value } of schema.sources.getRange({ start: [scope], end: [scope + 1] })) {
     schema.sourceHosts.removeSync([value.number, id]);
   }
-  schema.meta.putSync('deletedHosts', deletedHosts(schema) + 1);
+  countHostChange(schema);
   countChange(schema);
   return { kind: 'deleted', host: publicHost(known) };
 }

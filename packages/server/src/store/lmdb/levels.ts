@@ -20,6 +20,7 @@ export const LEVELS = [
   { id: 3, cellMs: 1, cellsPerChunk: MINUTE_MS },
 ] as const satisfies readonly Level[];
 
+export const MINUTES = LEVELS[2];
 export const EXACT = LEVELS[3];
 /** The index of a level is its ID. */
 export const COUNTERS = [LEVELS[0], LEVELS[1], LEVELS[2]] as const;

@@ -18,6 +18,7 @@ import { memoryStore } from '../memory.ts';
 import { QueryTooLarge } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { createCounters, createLookups } from './count.ts';
+import { createHostCounter, createHostLists } from './host-counts.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
@@ -25,7 +26,7 @@ import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopen
 import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
-durableStoreConformance('the embedded store', open);
+durableStoreConformance('the embedded store', open, { share: 0.6 });
 
 async function open(now: () => number, topKeys?: number) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
@@ -270,7 +271,9 @@ describe('the embedded store', () => {
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
     // Every reading of the clock ends a slice.
-    const { timeline: count, attacksByHost } = createCounters(schema, -1);
+    const lookups = createLookups(schema);
+    const { timeline: count } = createCounters(schema, -1, lookups);
+    const attacksByHost = createHostCounter(schema, lookups, createHostLists(schema, lookups), -1);
     let turns = 0;
     let isDone = false;
     const watch = () => {

@@ -6,12 +6,12 @@ import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
+import { SLICE_MS } from '../slices.ts';
 import {
   type Appended,
   type Batch,
   compareFollowed,
   groupSources,
-  isDeletedHost,
   NO_SOURCE,
   newSource,
   type ProjectSources,
@@ -24,15 +24,15 @@ import {
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
-import { createCounters, createLookups, createVersions } from './count.ts';
+import { createCounters, createLookups, createVersions, inSlices } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
+import { createHostCounter, createHostLists } from './host-counts.ts';
 import {
   addHost,
   addHosts,
   deleteHost,
   findHost,
   NEW_NAMES_PER_TRANSACTION,
-  publicHost,
   readHostnames,
   renameHost,
 } from './hosts.ts';
@@ -49,11 +49,9 @@ export function lmdbStore(
 ): Store {
   const schema = openSchema(path);
   const lookups = createLookups(schema);
-  const { timeline, distribution, byCategory, byGroup, attacksByHost } = createCounters(
-    schema,
-    undefined,
-    lookups,
-  );
+  const { timeline, distribution, byCategory, byGroup } = createCounters(schema, undefined, lookups);
+  const hostLists = createHostLists(schema, lookups);
+  const attacksByHost = createHostCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
   const findTop = createTopFinder(schema, lookups);
   const changes = new PerTurnMemo(() => allChanges(schema));
@@ -146,6 +144,15 @@ export function lmdbStore(
     versions: ({ edges }) =>
       available(() => edges.slice(1).map((to, i) => versionOf({ from: edges[i] ?? 0, to }))),
 
+    changes() {
+      if (closed) throw new StoreUnavailable('the store is closed');
+      try {
+        return changes.get();
+      } catch (error) {
+        throw asUnavailable(error);
+      }
+    },
+
     batchesAfter: (project, source, after) =>
       available(() => {
         const known = sourceNumber(schema, project, source);
@@ -186,10 +193,11 @@ export function lmdbStore(
     deleteHost: ({ project, id }) => write(() => deleteHost(schema, project, id)),
 
     hosts: (project) =>
-      available(() => {
-        const range = schema.hosts.getRange(keysOfProject(schema, project));
-        const hosts = [...range].map(({ value }) => publicHost(value)).filter((host) => !isDeletedHost(host));
-        return hosts.sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+      available(async () => {
+        const known = schema.projects.get(project);
+        if (known === undefined) return [];
+        const { hosts } = await track(inSlices(schema, SLICE_MS, (read) => hostLists(known, read)));
+        return [...hosts];
       }),
 
     sources: (project) => available(() => listSources(schema, project)),

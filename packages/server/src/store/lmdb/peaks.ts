@@ -8,7 +8,7 @@ import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges } from './count.ts';
-import { COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
+import { COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
@@ -22,7 +22,6 @@ export type PeakFinder = (
 const SECOND_MS = 1_000;
 const SECONDS = EXACT.cellsPerChunk / SECOND_MS;
 const HOURS = COUNTERS[0];
-const MINUTES = COUNTERS[2];
 
 /** Rows of a decoded record: peaks by group, an empty row for each group, counts by group. */
 const DECODED_ROWS = new Int8Array(FIRST_PEAK + GROUPS.length).fill(-1);
@@ -34,9 +33,6 @@ const DECODED = new Float64Array(3 * GROUPS.length * HOURS.cellsPerChunk);
 
 /** What one query may read to decide between bounds: about two seconds of work, in slices. */
 const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
-
-/** 32 MB of eight bytes each: a year of 80 projects or hosts. */
-const CACHED_NUMBERS_MAX = 4_194_304;
 
 interface Query {
   scopes: readonly number[];
@@ -59,13 +55,13 @@ interface Part {
 
 export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMITS): PeakFinder {
   /** For each group and cell of a chunk: a lower bound of the peak, and an upper bound unless the peak is known. */
-  const cache = new ChunkCache(CACHED_NUMBERS_MAX);
+  const cache = new ChunkCache(lookups.chunks, 'peaks');
 
   return (projectId, hosts, edges) => {
     const changes = allChanges(schema);
-    const { project, horizon, hasPeaks } = lookups.findProject(projectId, changes);
+    const { project, horizon, hasPeaks, hostChanges } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const scopes = hosts === undefined ? [project.scope] : lookups.scopesOf(project, hosts);
+    const { scopes } = lookups.select(project, hosts, hostChanges);
     const query = { scopes, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
       new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();

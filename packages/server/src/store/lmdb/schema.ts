@@ -201,9 +201,16 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** How many hosts have been deleted: what is cached by host ID is valid while it is the same. Missing until there is one. */
-export function deletedHosts({ meta }: Schema): number {
-  return meta.get('deletedHosts') ?? 0;
+/**
+ * Counts hosts that were deleted or renamed: what is cached about hosts is valid while it is the same, except that there
+ * may be more. Missing until there is one.
+ */
+export function hostChanges({ meta }: Schema, read?: ReadOptions): number {
+  return meta.get('deletedHosts', read) ?? 0;
+}
+
+export function countHostChange(schema: Schema): void {
+  schema.meta.putSync('deletedHosts', hostChanges(schema) + 1);
 }
 
 export function countChange(schema: Schema): void {

@@ -29,8 +29,8 @@ import {
   changesOf,
   countChange,
   countChunkChange,
-  deletedHosts,
   freedBefore,
+  hostChanges,
   metaValue,
   type ReadOptions,
   type Schema,
@@ -202,10 +202,8 @@ export function createTopFinder(
     const covered = coveredHours(range, horizon);
     const latest = schema.projects.get(projectId, read)?.latest ?? 0;
     const scope = project?.scope ?? 0;
-    const known = hosts?.flatMap((id) => (project ? scopesOf(project, [id]) : []).map((of) => ({ id, of })));
-    // Each once, in key order, which is also the order in the file.
-    const selected = known && [...new Map(known.map((host) => [host.of, host])).values()];
-    selected?.sort((a, b) => a.of - b.of);
+    // In key order, which is also the order in the file.
+    const selected = hosts && (project ? [...scopesOf(project, hosts)] : []).map(([of, id]) => ({ id, of }));
     const ids = selected?.map(({ id }) => id);
     const reader = new ListsReader(schema, read);
     return {
@@ -251,7 +249,7 @@ export function createTopFinder(
       const isSame = known?.chunks[chunk] === chunks[chunk];
       checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
     }
-    const deleted = deletedHosts(schema);
+    const deleted = hostChanges(schema);
     const isCurrent =
       known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
     return known && isCurrent

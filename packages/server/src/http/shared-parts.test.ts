@@ -1,0 +1,35 @@
+import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type Part, SharedParts } from './shared-parts.ts';
+
+const text = fc.string({ unit: 'binary-ascii', maxLength: 300 });
+const bytes = fc.oneof(
+  fc.uint8Array({ maxLength: 300 }),
+  fc.tuple(text, fc.integer({ min: 1, max: 2_000 })).map(([line, times]) => Buffer.from(line.repeat(times))),
+);
+
+test('a body in parts, plain and compressed, has the bytes of its parts, also of those compressed before', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(bytes, { minLength: 1, maxLength: 5 }),
+      fc.array(fc.array(fc.oneof(text, fc.nat(4)), { maxLength: 20 }), { minLength: 1, maxLength: 3 }),
+      async (shared, bodies) => {
+        const parts: Part[] = shared.map((content) => ({ bytes: Buffer.from(content) }));
+        for (const body of bodies) {
+          const chosen = body.map((item) =>
+            typeof item === 'string' ? item : (parts[item % parts.length] ?? ''),
+          );
+          const expected = Buffer.concat(
+            chosen.map((part) => (typeof part === 'string' ? Buffer.from(part) : part.bytes)),
+          );
+          const sharedParts = new SharedParts(chosen);
+          expect(sharedParts.length).toBe(expected.length);
+          expect(Buffer.concat(sharedParts.plain()).equals(expected)).toBe(true);
+          // `gunzip` checks the CRC and the length.
+          expect(gunzipSync(Buffer.concat(await sharedParts.gzip())).equals(expected)).toBe(true);
+        }
+      },
+    ),
+  );
+});

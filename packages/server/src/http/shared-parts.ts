@@ -1,0 +1,108 @@
+/**
+ * Bodies that consist of parts which many responses share, such as blocks of points. Two tricks (docs/decisions/0012):
+ * - Parts are sent as they are. Joining them into a new buffer of 91 KB takes 40 to 80 us, as long as all the rest: the
+ *   kernel has to map its pages, and so much external memory starts full garbage collections.
+ * - Each part is compressed once. A gzip body is put together from compressed parts, which takes 5 us instead of 660.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { constants, crc32, deflateRawSync } from 'node:zlib';
+
+/** Its bytes never change. */
+export interface Part {
+  readonly bytes: Buffer;
+  deflated?: Deflated;
+}
+
+/** A piece of a raw deflate stream that ends at a byte boundary and refers to nothing before it. */
+interface Deflated {
+  bytes: Buffer;
+  crc: number;
+  /** Moves the CRC of what comes before behind this part: x^(8 * length) modulo the polynomial. */
+  shift: number;
+}
+
+/** Texts are ASCII, up to 65,535 characters, and only in one response. */
+export class SharedParts {
+  readonly #parts: readonly (Part | string)[];
+  readonly length: number;
+
+  constructor(parts: readonly (Part | string)[]) {
+    this.#parts = parts;
+    let length = 0;
+    for (const part of parts) length += typeof part === 'string' ? part.length : part.bytes.length;
+    this.length = length;
+  }
+
+  plain(): Buffer[] {
+    return this.#parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : part.bytes));
+  }
+
+  async gzip(): Promise<Buffer[]> {
+    const pieces: Buffer[] = [GZIP_HEADER];
+    let crc = 0;
+    let deflated = 0;
+    for (const part of this.#parts) {
+      if (typeof part === 'string') {
+        const text = Buffer.from(part, 'latin1');
+        crc = crc32(text, crc);
+        pieces.push(storedHeader(text.length), text);
+        continue;
+      }
+      if (part.deflated === undefined) {
+        part.deflated = deflate(part.bytes);
+        if (++deflated % DEFLATED_PER_TURN === 0) await setImmediate();
+      }
+      crc = (multiply(part.deflated.shift, crc) ^ part.deflated.crc) >>> 0;
+      pieces.push(part.deflated.bytes);
+    }
+    const trailer = Buffer.from(LAST_BLOCK_AND_TRAILER);
+    trailer.writeUInt32LE(crc, trailer.length - 8);
+    trailer.writeUInt32LE(this.length, trailer.length - 4);
+    pieces.push(trailer);
+    return pieces;
+  }
+}
+
+/** How many new parts are compressed in one turn of the event loop: about a millisecond of work. */
+const DEFLATED_PER_TURN = 32;
+
+/** Deflate, no name, no time, unknown operating system. */
+const GZIP_HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
+/** An empty stored block, marked as the last one; then the CRC and the length. */
+const LAST_BLOCK_AND_TRAILER = [1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/** Of a block that is not compressed: the length, and its complement. */
+function storedHeader(length: number): Buffer {
+  return Buffer.from([0, length & 0xff, length >> 8, ~length & 0xff, (~length >> 8) & 0xff]);
+}
+
+/** A small window and hash table, because parts are small: 34 us for 4 KB, with the default sizes 97 us. */
+const DEFLATE = { level: 1, windowBits: 12, memLevel: 5, finishFlush: constants.Z_FULL_FLUSH };
+
+function deflate(bytes: Buffer): Deflated {
+  return { bytes: deflateRawSync(bytes, DEFLATE), crc: crc32(bytes), shift: powerOfX(8 * bytes.length) };
+}
+
+/** The polynomial of CRC-32. The highest bit of a polynomial is the coefficient of x^0. */
+const CRC_POLYNOMIAL = 0xedb88320;
+
+/** The product of two polynomials modulo that of the CRC, as in crc32_combine() of zlib. */
+function multiply(a: number, b: number): number {
+  let product = 0;
+  let shifted = b;
+  for (let bit = 31; bit >= 0; bit--) {
+    if ((a >>> bit) & 1) product ^= shifted;
+    shifted = shifted & 1 ? (shifted >>> 1) ^ CRC_POLYNOMIAL : shifted >>> 1;
+  }
+  return product;
+}
+
+function powerOfX(exponent: number): number {
+  let power = 1 << 31;
+  let square = 1 << 30;
+  for (let rest = exponent; rest > 0; rest = Math.floor(rest / 2)) {
+    if (rest % 2 === 1) power = multiply(power, square);
+    square = multiply(square, square);
+  }
+  return power;
+}

@@ -1,0 +1,19 @@
+/** The program of a thread of parser-threads.ts. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { ChunkParser, type ChunkTask } from './chunk-parser.ts';
+import { LastId, type ThreadData } from './parser-threads.ts';
+
+const { setup, lastId } = workerData as ThreadData;
+const parser = new ChunkParser(setup);
+const chain = new LastId(lastId);
+
+parentPort?.on('message', (task: ChunkTask & { number: number }) => {
+  const parsed = parser.parse(task, () => {
+    const before = chain.waitFor(task.number - 1);
+    return task.after ?? before;
+  });
+  chain.set(task.number, parsed.digests.id);
+  const { memory, records } = parsed;
+  parentPort?.postMessage(parsed, [memory, records.times.buffer, records.fields.buffer] as ArrayBuffer[]);
+});
+parentPort?.postMessage('ready');

@@ -1,0 +1,142 @@
+/** Threads that read chunks of log files, so that all cores take part in a large ingest (docs/decisions/0029). */
+import { Worker } from 'node:worker_threads';
+import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
+import { CHUNK_BYTES_MAX } from './lines.ts';
+
+/** A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. */
+const CHUNKS_BEFORE_START = 16;
+
+/** If the files of a run have more, threads start at once. */
+export const BYTES_TO_START_AT_ONCE = 64 * 1_048_576;
+
+/** Reading is about half of the work. The other half is done in order, and keeps up with three threads at most. */
+export const THREADS_MAX = 3;
+
+/** Reads chunks in other threads. */
+export interface ChunkParsers {
+  /** Chunks that may be under way at the same time; 0 if chunks should be read without these parsers. */
+  capacity(): number;
+  takeMemory(): ArrayBuffer;
+  /** The memory belongs to the parser until the promise resolves. Chunks must be passed in their order. */
+  parse(task: ChunkTask): Promise<ParsedChunk>;
+  returnMemory(memory: ArrayBuffer): void;
+}
+
+export interface ThreadData {
+  setup: ParserSetup;
+  lastId: SharedArrayBuffer;
+}
+
+interface Thread {
+  worker: Worker;
+  /** Tasks are answered in their order. */
+  tasks: { resolve(parsed: ParsedChunk): void; reject(error: unknown): void }[];
+}
+
+export class ParserThreads implements ChunkParsers {
+  readonly #setup: ParserSetup;
+  readonly #size: number;
+  readonly #lastId = LastId.memory();
+  readonly #memory: ArrayBuffer[] = [];
+  #threads: Thread[] = [];
+  #ready = 0;
+  #chunks = 0;
+  #tasks = 0;
+  #failure: unknown = null;
+
+  constructor(setup: ParserSetup, size: number) {
+    this.#setup = setup;
+    this.#size = size;
+  }
+
+  start(): void {
+    if (this.#threads.length > 0) return;
+    try {
+      for (let i = 0; i < this.#size; i++) this.#startThread();
+    } catch (error) {
+      // The system allows no more threads.
+      this.#fail(error);
+    }
+  }
+
+  /** To be called once for each chunk that is read without threads: after some of them, threads start. */
+  capacity(): number {
+    if (this.#failure !== null || this.#size === 0) return 0;
+    if (++this.#chunks >= CHUNKS_BEFORE_START) this.start();
+    // Two for each thread, one of which waits, and two that wait for their turn; 1 MiB each, and 1 MiB for its records.
+    return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
+  }
+
+  takeMemory(): ArrayBuffer {
+    return this.#memory.pop() ?? new ArrayBuffer(CHUNK_BYTES_MAX);
+  }
+
+  returnMemory(memory: ArrayBuffer): void {
+    this.#memory.push(memory);
+  }
+
+  parse(task: ChunkTask): Promise<ParsedChunk> {
+    if (this.#failure !== null) return Promise.reject(this.#failure);
+    const number = ++this.#tasks;
+    // Never empty: there is capacity only if threads are ready.
+    const { worker, tasks } = this.#threads[number % this.#threads.length] as Thread;
+    return new Promise((resolve, reject) => {
+      tasks.push({ resolve, reject });
+      worker.postMessage({ ...task, number }, [task.memory]);
+    });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map(({ worker }) => worker.terminate()));
+  }
+
+  #startThread(): void {
+    const workerData: ThreadData = { setup: this.#setup, lastId: this.#lastId };
+    const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
+    const thread: Thread = { worker, tasks: [] };
+    this.#threads.push(thread);
+    worker.on('message', (message: 'ready' | ParsedChunk) => {
+      if (message === 'ready') this.#ready++;
+      else thread.tasks.shift()?.resolve(message);
+    });
+    worker.on('error', (error) => this.#fail(error));
+  }
+
+  /** Chunks that were passed on are lost, so the caller must begin again. If there are none, it continues without threads. */
+  #fail(error: unknown): void {
+    this.#failure = error;
+    for (const { tasks } of this.#threads) for (const { reject } of tasks.splice(0)) reject(error);
+  }
+}
+
+const ID_LENGTH = 64;
+
+/** The ID of the last chunk that was hashed, for the next one, which any thread may have. */
+export class LastId {
+  readonly #number: Int32Array;
+  readonly #id: Buffer;
+
+  static memory(): SharedArrayBuffer {
+    return new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT + ID_LENGTH);
+  }
+
+  constructor(memory: SharedArrayBuffer) {
+    this.#number = new Int32Array(memory, 0, 1);
+    this.#id = Buffer.from(memory, Int32Array.BYTES_PER_ELEMENT);
+  }
+
+  set(task: number, id: string): void {
+    this.#id.write(id, 'latin1');
+    Atomics.store(this.#number, 0, task);
+    Atomics.notify(this.#number, 0);
+  }
+
+  /** Blocks until the task is done. Tasks start in their order, so the earliest one never waits. */
+  waitFor(task: number): string {
+    for (;;) {
+      const last = Atomics.load(this.#number, 0);
+      if (last === task) return this.#id.toString('latin1');
+      Atomics.wait(this.#number, 0, last);
+    }
+  }
+}

@@ -1,0 +1,310 @@
+/** Reading chunks in other threads gives the same result as reading them one after the other, for any bytes. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { memoryStore } from '../store/memory.ts';
+import type { Store } from '../store/store.ts';
+import { decompress } from './byte-stream.ts';
+import { ChunkParser, type ChunkTask, type ParsedChunk, parserSetup } from './chunk-parser.ts';
+import { type FileProgress, ingestFile } from './file.ts';
+import { compilePattern } from './formats/pattern.ts';
+import { ianaZone } from './formats/time-zone.ts';
+import { CHUNK_BYTES_MAX, LINE_BYTES_MAX } from './lines.ts';
+import type { ChunkParsers } from './parser-threads.ts';
+import { type Limits, Pipeline } from './pipeline.ts';
+import type { ReaderOptions } from './reader.ts';
+
+const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
+const LIMITS: Limits = { retentionMs: 180 * 86_400_000, hostsMax: 5 };
+const AUTO: ReaderOptions = { format: 'auto' };
+
+/** In this thread, but with messages that are copied, and results that arrive in any order. */
+class TestParsers implements ChunkParsers {
+  readonly #parser: ChunkParser;
+  readonly #capacity: number;
+  readonly #delays: readonly number[];
+  #lastId = '';
+  #tasks = 0;
+  chunks = 0;
+  underWay = 0;
+
+  constructor(reader: ReaderOptions, capacity: number, delays: readonly number[]) {
+    this.#parser = new ChunkParser(structuredClone(parserSetup(reader, LIMITS)));
+    this.#capacity = capacity;
+    this.#delays = delays;
+  }
+
+  capacity(): number {
+    return this.#capacity;
+  }
+
+  takeMemory(): ArrayBuffer {
+    this.underWay++;
+    return new ArrayBuffer(CHUNK_BYTES_MAX);
+  }
+
+  returnMemory(memory: ArrayBuffer): void {
+    this.underWay--;
+    // A caller that still uses it must not get away with it.
+    new Uint8Array(memory).fill(0x21);
+  }
+
+  async parse(task: ChunkTask): Promise<ParsedChunk> {
+    this.chunks++;
+    const received = structuredClone(task, { transfer: [task.memory] });
+    const parsed = this.#parser.parse(received, () => received.after ?? this.#lastId);
+    this.#lastId = parsed.digests.id;
+    const delay = this.#delays[this.#tasks++ % this.#delays.length] ?? 0;
+    for (let turn = 0; turn < delay; turn++) await nextTurn();
+    return structuredClone(parsed, { transfer: [parsed.memory] });
+  }
+}
+
+interface Run {
+  store?: Store;
+  reader?: ReaderOptions;
+  parsers?: ChunkParsers;
+  gzip?: boolean;
+}
+
+async function run(content: Buffer, { store = memoryStore(() => NOW), reader = AUTO, parsers, gzip }: Run) {
+  const pipeline = new Pipeline(store, LIMITS, () => NOW);
+  const ingest = { project: 'p', source: { name: 's', format: reader.format }, reader };
+  const stream = gzip ? decompress(inParts(gzipSync(content, { level: 1 }))) : inParts(content);
+  const progress: FileProgress[] = [];
+  for await (const step of ingestFile(stream, ingest, store, pipeline, { parsers })) progress.push(step);
+  return progress;
+}
+
+async function* inParts(content: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < content.length; at += 300_000) yield content.subarray(at, at + 300_000);
+}
+
+/** Everything that the store knows, and the chain of checkpoints. */
+async function contentOf(store: Store) {
+  const chain: { id: string; bytes: number; firstLineHash: string; hasState: boolean }[] = [];
+  for (let after: string | undefined = ''; after !== undefined; after = chain.at(-1)?.id) {
+    const links = await store.batchesAfter('p', 's', after);
+    expect(links.length).toBeLessThanOrEqual(1);
+    if (links.length === 0) break;
+    for (const { id, bytes, firstLineHash, readerState } of links)
+      chain.push({ id, bytes, firstLineHash, hasState: readerState !== '' });
+  }
+  const hours = Array.from({ length: 24 * 7 }, (_, i) => NOW - (24 * 7 - i) * 3_600_000);
+  return {
+    chain,
+    hosts: await store.hosts('p'),
+    sources: await store.sources('p'),
+    series: await store.seriesByCategory({ project: 'p', edges: [0, ...hours, NOW, NOW + 2 * 86_400_000] }),
+    urls: await store.top({ project: 'p', list: 'urls', limit: 100, from: 0, to: NOW + 1 }),
+  };
+}
+
+async function expectSame(content: Buffer, options: Run, capacity: number, delays: readonly number[]) {
+  const [plain, parallel] = [memoryStore(() => NOW), memoryStore(() => NOW)];
+  const parsers = new TestParsers(options.reader ?? AUTO, capacity, delays);
+  const expected = await run(content, { ...options, store: plain });
+  const progress = await run(content, { ...options, store: parallel, parsers });
+  // As text, because the order of formats and reasons is visible to the user.
+  expect(JSON.stringify(progress)).toBe(JSON.stringify(expected));
+  expect(await contentOf(parallel)).toEqual(await contentOf(plain));
+  expect(parsers.underWay).toBe(0);
+  return { chunks: parsers.chunks, expected };
+}
+
+const FIXTURES = new URL('../../fixtures/', import.meta.url);
+const FIXTURE_LINES = readdirSync(FIXTURES)
+  .filter((name) => name.endsWith('.log'))
+  .flatMap((name) => readFileSync(new URL(name, FIXTURES), 'latin1').split('\n').slice(0, 12).filter(Boolean))
+  .map((line) => Buffer.from(line, 'latin1'));
+const STAMP = '[15/Nov/2026:02:20:43 +0000]';
+const access = (host: string, padding: number) =>
+  `${host} 203.0.113.9 - - ${STAMP} "GET / HTTP/1.1" 200 1 "-" "${'x'.repeat(padding)}"`;
+const event = (fields: object, padding: number) =>
+  JSON.stringify({ time: NOW - 3_600_000, ...fields, pad: 'x'.repeat(padding) });
+
+/** Long enough that a chunk has few lines, of any length around the limits. */
+const padding = fc.oneof(
+  { weight: 40, arbitrary: fc.integer({ min: 0, max: 90_000 }) },
+  { weight: 1, arbitrary: fc.constantFrom(LINE_BYTES_MAX - 200, LINE_BYTES_MAX, 2 * LINE_BYTES_MAX + 5) },
+);
+const host = fc.constantFrom(
+  'a.example',
+  'b.example',
+  'c.example',
+  'd.example:8080',
+  'e.example',
+  'f.example',
+);
+/** Most lines need no state: otherwise, other threads would have nothing to do. */
+const stateless = fc.oneof(
+  { weight: 6, arbitrary: fc.tuple(host, padding).map(([name, n]) => Buffer.from(access(name, n))) },
+  {
+    weight: 4,
+    arbitrary: fc
+      .tuple(
+        fc.record(
+          {
+            host,
+            host_id: fc.constantFrom('h1', 'h2'),
+            attack: fc.constantFrom('xss', 'sqli', 'no such category'),
+            request: fc.boolean(),
+            count: fc.constantFrom(1, 3, 1_000_000, 1_000_001),
+            blocked: fc.boolean(),
+            url: fc.constantFrom('/a?secret=1', '/b'),
+            source: fc.constant('203.0.113.7'),
+            time: fc.constantFrom(NOW - 1_234, NOW + 1e9, 5),
+          },
+          { requiredKeys: ['host'] },
+        ),
+        padding,
+      )
+      .map(([fields, n]) => Buffer.from(event(fields, n))),
+  },
+  { weight: 2, arbitrary: fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)) },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom('', '\r', '\0\0\0', `\0\0${access('a.example', 9)}`).map(Buffer.from),
+  },
+);
+const anyLine = fc.oneof(
+  { weight: 30, arbitrary: stateless },
+  { weight: 1, arbitrary: fc.constantFrom(...FIXTURE_LINES) },
+);
+const content = (line: fc.Arbitrary<Buffer>) =>
+  fc
+    .tuple(
+      fc.array(line, { minLength: 30, maxLength: 80, size: 'max' }),
+      fc.constantFrom('\n', '\r\n'),
+      fc.boolean(),
+      fc.nat(1),
+    )
+    .map(([lines, end, hasLastEnd, repeats]) => {
+      const once = Buffer.concat(lines.flatMap((each) => [each, Buffer.from(end)]));
+      const all = Buffer.concat(Array<Buffer>(1 + repeats).fill(once));
+      return hasLastEnd ? all : all.subarray(0, -end.length);
+    });
+const capacities = fc.integer({ min: 1, max: 6 });
+const delays = fc.array(fc.nat(9), { minLength: 1, maxLength: 5 });
+
+describe('chunks that are read ahead count the same', () => {
+  test('for lines that need no state, all but the last chunk are read ahead', async () => {
+    const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 7}.example`, 5_000 + i));
+    const { chunks, expected } = await expectSame(Buffer.from(`${lines.join('\n')}\n`), {}, 4, [9, 0, 4]);
+    expect(chunks).toBe(expected.length - 1);
+    expect(chunks).toBeGreaterThan(4);
+  });
+
+  test('for any lines, plain or compressed', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        content(anyLine),
+        capacities,
+        delays,
+        fc.boolean(),
+        async (bytes, capacity, turns, gzip) => {
+          await expectSame(bytes, { gzip }, capacity, turns);
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  test('after a line that later lines depend on, and before the next of its kind', async () => {
+    const parts = FIXTURE_LINES.map((line) => line.toString('latin1'));
+    const filler = Array.from({ length: 300 }, (_, i) => access('a.example', 10_000 + i));
+    const lines = [...filler, ...parts, ...filler, ...parts, ...filler];
+    await expectSame(Buffer.from(lines.join('\n'), 'latin1'), {}, 3, [0, 5]);
+  });
+
+  test('for native blocks that continue in the next chunk', async () => {
+    const block = readFileSync(new URL('modsecurity2-native.log', FIXTURES), 'latin1');
+    const filler = access('a.example', 262_100);
+    const lines = Array.from({ length: 12 }, () => `${filler}\n${filler}\n${filler}\n${block.trimEnd()}`);
+    await expectSame(Buffer.from(lines.join('\n'), 'latin1'), {}, 3, [0, 5]);
+  });
+
+  test.each<[string, ReaderOptions, (i: number) => string]>([
+    [
+      'a pattern',
+      { format: 'auto', pattern: compilePattern('$host [$time_local] $request_time') },
+      (i) => `h${i % 3} ${STAMP} ${'1'.repeat(9_000)}`,
+    ],
+    [
+      'a host',
+      { format: 'access', host: 'given.example' },
+      () => `203.0.113.9 - - ${STAMP} "GET /${'x'.repeat(9_000)}`,
+    ],
+    [
+      'a zone with a clock that is set back',
+      { format: 'auto', zone: ianaZone('Europe/Berlin') },
+      (i) =>
+        `Oct 25 02:${String(i % 60).padStart(2, '0')}:00 lb haproxy[1]: 203.0.113.9:1 [25/Oct/2026:02:${String(((i / 3) % 60) | 0).padStart(2, '0')}:00.000] web api/s1 0/0/1/2/3 200 1 - - ---- 1/1/0/0/0 0/0 "GET /${'x'.repeat(9_000)} HTTP/1.1"`,
+    ],
+    [
+      'categories of rules',
+      { format: 'auto', overrides: new Map([['942100', 'custom']]) },
+      (i) => event({ attack: 'xss', rule: `r${i % 4}` }, 9_000),
+    ],
+  ])('with %s', async (_name, reader, line) => {
+    const lines = Array.from({ length: 500 }, (_, i) => line(i));
+    const { chunks } = await expectSame(Buffer.from(lines.join('\n')), { reader }, 3, [0, 5]);
+    expect(chunks).toBeGreaterThan(0);
+  });
+
+  test('after a crash at any batch, with or without threads before and after it', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        content(anyLine),
+        capacities,
+        delays,
+        fc.array(fc.tuple(fc.nat(6), fc.boolean()), { minLength: 1, maxLength: 3 }),
+        async (bytes, capacity, turns, crashes) => {
+          const store = memoryStore(() => NOW);
+          for (const [appends, isParallel] of crashes) {
+            let left = appends;
+            const failing: Store = {
+              ...store,
+              append: async (batch) => {
+                if (left-- <= 0) throw new Error('crash');
+                return store.append(batch);
+              },
+            };
+            const parsers = isParallel ? new TestParsers(AUTO, capacity, turns) : undefined;
+            await run(bytes, { store: failing, ...(parsers && { parsers }) }).catch(({ message }) =>
+              expect(message).toBe('crash'),
+            );
+            expect(parsers?.underWay ?? 0).toBe(0);
+          }
+          await run(bytes, { store, parsers: new TestParsers(AUTO, capacity, turns) });
+          const plain = memoryStore(() => NOW);
+          await run(bytes, { store: plain });
+          // The last chunk of a run may be extended, but not that of an earlier run.
+          const { chain: _, ...content } = await contentOf(store);
+          expect(await contentOf(plain)).toMatchObject(content);
+        },
+      ),
+      { numRuns: 15 },
+    );
+  });
+});
+
+test('a thread that fails ends the run, and the next run counts the rest', async () => {
+  const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
+  const bytes = Buffer.from(lines.join('\n'));
+  const store = memoryStore(() => NOW);
+  const parsers = new TestParsers(AUTO, 2, [1]);
+  let left = 2;
+  const failing: ChunkParsers = {
+    capacity: () => 2,
+    takeMemory: () => parsers.takeMemory(),
+    returnMemory: (memory) => parsers.returnMemory(memory),
+    parse: (task) => (left-- > 0 ? parsers.parse(task) : Promise.reject(new Error('out of memory'))),
+  };
+  await expect(run(bytes, { store, parsers: failing })).rejects.toThrow('out of memory');
+  await run(bytes, { store });
+  const [source] = await store.sources('p');
+  expect(source).toMatchObject({ events: 1_000, dropped: {} });
+});
