@@ -74,8 +74,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   }
   const results = { speed: {}, p99: {}, cpu_us: {} };
   const add = (figure, view, name, value) => {
-    results[figure][view] ??= {};
-    results[figure][view][name] ??= [];
+    results[figure][view] ??= Object.fromEntries(['limit', 'wafstat', ...PEERS].map((each) => [each, []]));
     results[figure][view][name].push(value);
   };
   const last = Math.min(rounds, ROUNDS_MAX);
