@@ -90,7 +90,7 @@ export default defineConfig({
       {
         test: {
           name: 'console',
-          include: ['test/console*.test.ts'],
+          include: ['test/console*.test.ts', 'test/demo.test.ts'],
           globalSetup: 'test/console-setup.ts',
           ...BLACK_BOX,
         },
@@ -103,6 +103,7 @@ export default defineConfig({
             'test/clickhouse*.test.ts',
             'test/postgres*.test.ts',
             'test/console*.test.ts',
+            'test/demo.test.ts',
             ...(hasKeystone ? [] : ['test/keystone.test.ts']),
           ],
           ...BLACK_BOX,

@@ -11,7 +11,7 @@ import { chromium } from 'playwright-core';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const PROGRAM = join(root, 'packages/server/bin/wafstat.js');
 const DESKTOP = { width: 1_440, height: 900 };
-const PHONE = { width: 390, height: 844 };
+const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 
 /** The names are those in the texts. */
 const SHOTS = {
@@ -19,7 +19,7 @@ const SHOTS = {
   'console-dark': { path: '/console/?range=7days', colorScheme: 'dark' },
   'console-hosts-compared': { path: '/console/?range=7days&by=host' },
   'console-overview': { path: '/console/overview?range=7days' },
-  'console-phone': { path: '/console/?range=7days', viewport: PHONE },
+  'console-phone': { path: '/console/?range=7days', ...PHONE },
 };
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-screenshots-'));
@@ -36,10 +36,11 @@ const browser = await chromium.launch({
 });
 try {
   const { address, account } = await demoOf(demo.stdout);
-  for (const [name, { path, colorScheme = 'light', viewport = DESKTOP }] of Object.entries(SHOTS)) {
+  for (const [name, { path, ...device }] of Object.entries(SHOTS)) {
     const context = await browser.newContext({
-      viewport,
-      colorScheme,
+      viewport: DESKTOP,
+      colorScheme: 'light',
+      ...device,
       deviceScaleFactor: 2,
       reducedMotion: 'reduce',
       timezoneId: 'Europe/Berlin',

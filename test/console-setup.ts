@@ -20,6 +20,10 @@ if (!HAS_BROWSER) {
 const DISABLED = ['background-networking', 'component-update', 'sync', 'gpu'];
 
 export interface Demo {
+  /** The data directory. */
+  directory: string;
+  /** What it printed until it was ready. */
+  stderr: string;
   address: string;
   project_id: string;
   account: { user: string; domain: string; password: string };
@@ -36,7 +40,8 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   if (!HAS_BROWSER) return async () => {};
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-demo-'));
-  const process = new Process(['demo', '--data', join(directory, 'data'), '--listen', '127.0.0.1:0']);
+  const data = join(directory, 'data');
+  const process = new Process(['demo', '--data', data, '--listen', '127.0.0.1:0']);
   const args = ['--no-sandbox', ...DISABLED.map((name) => `--disable-${name}`)];
   const stop = async () => {
     await process.kill();
@@ -45,7 +50,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   try {
     const executablePath = PROGRAM ?? PROGRAMS[0] ?? '';
     const launching = chromium.launchServer({ executablePath, args, timeout: 120_000 });
-    const [browser, demo] = await Promise.all([launching, readDemo(process)]);
+    const [browser, demo] = await Promise.all([launching, readDemo(process, data)]);
     project.provide('browser', browser.wsEndpoint());
     project.provide('demo', demo);
     return async () => {
@@ -58,10 +63,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 /** What the demo prints when it is ready. */
-async function readDemo(process: Process): Promise<Demo> {
+async function readDemo(process: Process, directory: string): Promise<Demo> {
   const address = (await process.line('wafstat listens on ')).slice('wafstat listens on '.length);
   const [, user = '', domain = '', password = ''] =
     /user (\S+), domain (\S+), password (\S+)/.exec(await process.line('login')) ?? [];
   const project_id = (await process.line('project')).split(/\s+/)[1] ?? '';
-  return { address, project_id, account: { user, domain, password } };
+  return { directory, stderr: process.stderr, address, project_id, account: { user, domain, password } };
 }

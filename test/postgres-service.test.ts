@@ -11,7 +11,7 @@ import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
 const START = Date.now() - 3_600_000;
 const RANGE = `from=${START}&to=${START + 1_000_000}`;
-const RESTARTS = 6;
+const RESTARTS = 4;
 
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `h${i % 7}.example`, attack: 'xss' }));

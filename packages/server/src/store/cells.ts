@@ -149,8 +149,8 @@ function accumulateSection(
   let pointEnd = 0;
   while (reader.at < end) {
     const token = reader.number();
-    const count = token % 2 === 1 ? reader.number() : 1;
-    cell += Math.floor(token / 2) + 1;
+    const count = token & 1 ? reader.number() : 1;
+    cell += (token >> 1) + 1;
     while (cell >= runEnd) {
       run += 4;
       if (run >= runs.length) return;
