@@ -21,6 +21,8 @@ const EVENTS_PER_S = 5_000;
 const CLIENTS = 16;
 /** Until new events are counted. */
 const SETTLE_MS = 500;
+/** Until the code of the service is compiled: some thousand requests. */
+const WARM_UP_S = 5;
 /** Enough for a median: rounds are long, because there are many views. */
 const ROUNDS_MAX = 5;
 
@@ -74,8 +76,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   }
   const results = { speed: {}, p99: {}, cpu_us: {} };
   const add = (figure, view, name, value) => {
-    results[figure][view] ??= {};
-    results[figure][view][name] ??= [];
+    results[figure][view] ??= Object.fromEntries(['limit', 'wafstat', ...PEERS].map((each) => [each, []]));
     results[figure][view][name].push(value);
   };
   const last = Math.min(rounds, ROUNDS_MAX);
@@ -86,7 +87,13 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
       await sleep(SETTLE_MS);
       for (const view of views) {
         for (const [name, { address, pid }] of shuffled(Object.entries(candidates(view)))) {
-          const load = { directory, address, requests: view.requests, seconds };
+          const isFirst = round === 0 && view === views[0];
+          const load = {
+            directory,
+            address,
+            requests: view.requests,
+            seconds: isFirst ? WARM_UP_S : seconds,
+          };
           const before = processorTime(pid);
           const { per_s, p99 } = await generateLoad({ ...load, mayShedAll: PEERS.includes(name) });
           if (round === 0) continue;
