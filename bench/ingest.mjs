@@ -127,14 +127,15 @@ async function measureJson() {
     ),
   );
   const best = { parse: Number.POSITIVE_INFINITY, read: Number.POSITIVE_INFINITY };
+  const cpuTime = () => Object.values(process.cpuUsage()).reduce((sum, each) => sum + each);
   for (let round = 0; round < 5; round++) {
-    let before = performance.now();
+    let before = cpuTime();
     for (const line of lines) JSON.parse(line);
-    best.parse = Math.min(best.parse, performance.now() - before);
+    best.parse = Math.min(best.parse, cpuTime() - before);
     const reader = createReader({ format: 'auto' });
-    before = performance.now();
+    before = cpuTime();
     for (const line of lines) reader.read(line, 0);
-    best.read = Math.min(best.read, performance.now() - before);
+    best.read = Math.min(best.read, cpuTime() - before);
   }
   console.log(
     `ModSecurity 3 JSON, reader / JSON.parse alone: ${(best.parse / best.read).toFixed(2)}   goal: 0.8`,

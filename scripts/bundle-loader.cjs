@@ -2,12 +2,15 @@
  * Loads the modules of the bundle with the code that V8 has compiled before (code-cache.cjs): compiling it again would take a
  * quarter of the start of the service. V8 ignores code of another version or with other options, and compiles the source.
  */
-const { readFileSync } = require('node:fs');
+const { createHash } = require('node:crypto');
+const { readFileSync, writeFileSync } = require('node:fs');
 const { join } = require('node:path');
 const { Script } = require('node:vm');
 
 /** V8 checks its version and options, but not the processor. */
 const COMPILED = `.compiled-${process.arch}`;
+
+const HASH_BYTES = 32;
 
 const loaded = new Map();
 
@@ -21,26 +24,37 @@ function load(name) {
   const script = new Script(source, {
     // Not the whole path: compiled code contains the name, and is the same wherever it was built.
     filename: `bundle/${name}`,
-    cachedData: compiledBefore(filename),
+    cachedData: compiledBefore(filename, source),
   });
   const module = { exports: {} };
-  loaded.set(name, { module, script });
+  loaded.set(name, { module, script, source });
   const requireHere = (id) => (id.startsWith('./') ? load(id.slice('./'.length)) : require(id));
   script.runInThisContext()(module.exports, requireHere, module, filename, __dirname);
   return module.exports;
 }
 
-function compiledBefore(filename) {
+/** V8 would run damaged code, and that of another source of the same length: so a hash of both comes first. */
+function compiledBefore(filename, source) {
+  let file;
   try {
-    return readFileSync(filename + COMPILED);
+    file = readFileSync(filename + COMPILED);
   } catch {
     return undefined;
   }
+  const code = file.subarray(HASH_BYTES);
+  return hash(source, code).equals(file.subarray(0, HASH_BYTES)) ? code : undefined;
 }
 
-/** What V8 has compiled so far, by file name. */
-function compiledCode() {
-  return [...loaded].map(([name, { script }]) => [name, script.createCachedData()]);
+function hash(source, code) {
+  return createHash('sha256').update(source).update(code).digest();
 }
 
-module.exports = { load, compiledCode, COMPILED };
+/** Writes what V8 has compiled so far. */
+function saveCompiled() {
+  for (const [name, { script, source }] of loaded) {
+    const code = script.createCachedData();
+    writeFileSync(join(__dirname, name + COMPILED), Buffer.concat([hash(source, code), code]));
+  }
+}
+
+module.exports = { load, saveCompiled };

@@ -3,15 +3,14 @@
  *
  *   node scripts/code-cache.cjs BUNDLE DATA      DATA: an empty directory
  */
-const { writeFileSync } = require('node:fs');
 const { join } = require('node:path');
 
 const [bundle, data] = process.argv.splice(2);
-const { load, compiledCode, COMPILED } = require(join(bundle, 'load.js'));
+const { load, saveCompiled } = require(join(bundle, 'load.js'));
 process.argv.push('serve', '--data', data, '--listen', '127.0.0.1:0', '--log-level', 'error');
 process.stdout.write = (text) => {
   if (text.includes('wafstat listens on')) {
-    for (const [name, bytes] of compiledCode()) writeFileSync(join(bundle, name + COMPILED), bytes);
+    saveCompiled();
     process.kill(process.pid, 'SIGTERM');
   }
   return true;

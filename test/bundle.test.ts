@@ -22,10 +22,11 @@ function version(): Promise<unknown> {
   return new Process(['--version'], { program: [process.execPath, start] }).end();
 }
 
-test('V8 accepts the compiled code', async () => {
-  const check = join(copy, 'check.js');
+/** Runs the program, which prints whether V8 has accepted each file of compiled code that it was given. */
+function runWatched() {
+  const watch = join(copy, 'watch.js');
   writeFileSync(
-    check,
+    watch,
     `const vm = require('node:vm');
      const { Script } = vm;
      vm.Script = class extends Script {
@@ -36,11 +37,30 @@ test('V8 accepts the compiled code', async () => {
      };
      require('./load.js').load('main.js');`,
   );
-  const { status, stdout } = await new Process(['--version'], { program: [process.execPath, check] }).end();
+  return new Process(['--version'], { program: [process.execPath, watch] }).end();
+}
+
+test('V8 accepts the compiled code', async () => {
+  const { status, stdout } = await runWatched();
   expect(status).toBe(0);
   expect(stdout).toContain('accepted');
   expect(stdout).not.toContain('rejected');
 });
+
+test.each(['', `.compiled-${process.arch}`])(
+  'compiled code is not used if a byte of main.js%s has changed',
+  async (suffix) => {
+    const path = join(copy, `main.js${suffix}`);
+    const bytes = readFileSync(path);
+    // In the source, a letter of a comment.
+    const at = suffix === '' ? bytes.indexOf('/**') + 5 : bytes.length >> 1;
+    bytes[at] = (bytes[at] ?? 0) ^ 1;
+    writeFileSync(path, bytes);
+    const before = (await runWatched()).stdout;
+    rmSync(join(copy, `main.js.compiled-${process.arch}`));
+    expect(before).toBe((await runWatched()).stdout);
+  },
+);
 
 test('the compiled code does not contain where it was built', () => {
   const compiled = readFileSync(join(copy, `main.js.compiled-${process.arch}`));

@@ -1,6 +1,8 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -369,6 +371,20 @@ test('threads count a large file like the main thread alone', async () => {
   } finally {
     await threads.close();
   }
+});
+
+test.runIf(availableParallelism() > 1)('the program reads a large file in threads', async () => {
+  const file = sandbox.write('larger.log', Array(5).fill(largeLog()).join('\n'));
+  const profiles = sandbox.path('profiles');
+  // Node.js writes one for each thread. If threads cannot start, the program counts without them.
+  const program = [process.execPath, '--cpu-prof', `--cpu-prof-dir=${profiles}`, PROGRAM] as const;
+  const args = ['ingest', '--data', sandbox.data, '--project', api.project, file];
+  const { status, stdout } = await sandbox.start(args, { program }).end();
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^accepted +19600$/m);
+  expect(stdout).toMatch(/^dropped +400$/m);
+  const called = readdirSync(profiles).map((name) => readFileSync(join(profiles, name), 'utf8'));
+  expect(called.filter((profile) => profile.includes('/parser-thread.js')).length).toBeGreaterThan(0);
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */

@@ -99,6 +99,14 @@ describe('npm tarball', () => {
     expect(statSync(join(prefix, 'share/man/man1/wafstat.1')).isFile()).toBe(true);
   });
 
+  test('its threads start', async () => {
+    const thread = JSON.stringify(join(installed, 'dist/bundle/parser-thread.js'));
+    const data = '{ setup: { limits: {}, format: "auto" }, lastId: new SharedArrayBuffer(68) }';
+    const start = `new (require('node:worker_threads').Worker)(${thread}, { workerData: ${data} })`;
+    const report = `.once('message', (message) => { console.log(message); process.exit(); })`;
+    expect(await run(process.execPath, ['-e', start + report])).toBe('ready\n');
+  });
+
   test('installs alone, and the service counts', async () => {
     expect(await run(program, ['--version'])).toBe(`${version}\n`);
     const installation = JSON.parse(await run(program, ['init', '--data', data, '--json']));

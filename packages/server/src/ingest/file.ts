@@ -36,11 +36,12 @@ export type FileProgress =
 export class FileConflict extends Error {}
 
 /**
- * Batches that may be under way. Chunks are committed while the next ones are read, which saves a third of the time
- * where the disk is slow; those that wait share a commit, which saves a tenth of the work. Each takes at most 4 MB, if
- * its lines are short events.
+ * Batches that may be under way, and their records. Chunks are committed while the next ones are read, which saves a
+ * third of the time where the disk is slow; those that wait share a commit, which saves a tenth of the work. No commit
+ * takes more records, and those of short events take 100 bytes each.
  */
 const COUNTING_MAX = 8;
+const COUNTING_RECORDS_MAX = 50_000;
 
 interface FileOptions {
   /** For a rotated file of a followed log: count it only if it was begun, or always. A shorter copy is skipped. */
@@ -71,7 +72,7 @@ export async function* ingestFile(
   /** Resolves when the latest batch has been handed to the store. */
   let handedOver: Promise<unknown> = Promise.resolve();
   /** Batches under way, in their order. */
-  const counting: Promise<FileProgress>[] = [];
+  const counting: { records: number; counted: Promise<FileProgress> }[] = [];
   let ahead: ReadAhead | null = null;
   const peek = (n: number) => bytes.peek(n);
   const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
@@ -89,12 +90,12 @@ export async function* ingestFile(
     const chunkBytes = chunk.length;
     lines += chunkLines;
     const appending = appendInOrder(read, { project, source, id, link, ...followed });
-    const next = appending.then((counted): FileProgress => {
-      if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
-      return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: counted.outcome };
+    const counted = appending.then((result): FileProgress => {
+      if (result.kind !== 'counted') throw new FileConflict('another process counts the same file');
+      return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: result.outcome };
     });
-    next.catch(() => {});
-    counting.push(next);
+    counted.catch(() => {});
+    counting.push({ records: read.records.length, counted });
   }
 
   /** Counts a chunk that another thread has read, without knowing the state of the reader before it. */
@@ -114,10 +115,17 @@ export async function* ingestFile(
     count(chunk, read, parsed.lineEnds, ahead.hasNext ? parsed.digests : undefined);
   }
 
-  /** Waits until at most `left` batches are under way. */
-  async function* counted(left: number): AsyncGenerator<FileProgress> {
-    // Not empty, so there is one.
-    while (counting.length > left) yield await (counting.shift() as Promise<FileProgress>);
+  /** Waits for batches until few enough are under way, or for all. */
+  async function* counted(wait: 'for some' | 'for all'): AsyncGenerator<FileProgress> {
+    const isEnough = () => {
+      if (wait === 'for all') return counting.length === 0;
+      const records = counting.reduce((sum, batch) => sum + batch.records, 0);
+      return counting.length <= 1 || (counting.length <= COUNTING_MAX && records <= COUNTING_RECORDS_MAX);
+    };
+    while (!isEnough()) {
+      const first = counting.shift();
+      if (first) yield await first.counted;
+    }
   }
 
   /**
@@ -152,16 +160,18 @@ export async function* ingestFile(
     }
     for (;;) {
       if (stop?.aborted) {
-        yield* counted(0);
+        yield* counted('for all');
         return;
       }
-      const capacity = ahead === null && !eager ? (parsers?.capacity() ?? 0) : 0;
-      if (parsers && capacity > 0 && reader.state() === '')
-        ahead = new ReadAhead(bytes, checkpoints, parsers, capacity, pipeline.now);
+      // Other threads do not know the lines before a chunk, so the reader must not need them.
+      if (parsers && ahead === null && !eager && reader.state() === '') {
+        const capacity = parsers.capacity();
+        if (capacity > 0) ahead = new ReadAhead(bytes, checkpoints, parsers, capacity, pipeline.now);
+      }
       const parsed = (await ahead?.next()) ?? null;
       if (ahead && parsed) {
         countParsed(parsed, ahead);
-        yield* counted(COUNTING_MAX);
+        yield* counted('for some');
         continue;
       }
       ahead = null;
@@ -175,9 +185,9 @@ export async function* ingestFile(
       const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing');
       if (!isLast || !isEmpty(read)) count(chunk.bytes, read, countLineEnds(chunk.bytes));
       bytes.take(chunk.bytes.length);
-      yield* counted(COUNTING_MAX);
+      yield* counted('for some');
       if (!isLast) continue;
-      yield* counted(0);
+      yield* counted('for all');
       if (bytes.failure) throw bytes.failure;
       if (chunk.unfinishedBytes > 0)
         yield { kind: 'unfinished', bytes: chunk.unfinishedBytes, line: lines + 1 };
@@ -185,7 +195,7 @@ export async function* ingestFile(
     }
   } finally {
     await ahead?.stop();
-    await Promise.allSettled([...counting, handedOver]);
+    await Promise.allSettled([...counting.map((batch) => batch.counted), handedOver]);
     await bytes.close();
   }
 }

