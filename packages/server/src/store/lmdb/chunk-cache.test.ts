@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ChunkCache, DecodedChunks, HostSets } from './chunk-cache.ts';
+import { ChunkCache, HostSets, SharedChunks } from './chunk-cache.ts';
 
 const NUMBERS = 10;
 /** The weight of an entry: its numbers, and 16 of overhead. */
@@ -10,7 +10,7 @@ test('totals are those of the current chunk, however small the cache is', () => 
   const step = fc.record({ chunk: fc.nat(3), scope: fc.nat(3), write: fc.boolean() });
   fc.assert(
     fc.property(fc.nat(6), fc.array(step, { maxLength: 50 }), (room, steps) => {
-      const cache = new ChunkCache(new DecodedChunks(room * ENTRY), 'timeline');
+      const cache = new ChunkCache(new SharedChunks(room * ENTRY), 'timeline');
       const stored = new Map<string, number>();
       const changes = [0, 0, 0, 0];
       let all = 0;
@@ -32,7 +32,7 @@ test('totals are those of the current chunk, however small the cache is', () => 
 });
 
 test('a chunk that has not changed is decoded once, and the least recently used is evicted first', () => {
-  const cache = new ChunkCache(new DecodedChunks(2 * ENTRY), 'timeline');
+  const cache = new ChunkCache(new SharedChunks(2 * ENTRY), 'timeline');
   let decoded = 0;
   const query = (chunk: number) => {
     const cached = cache.open(0, chunk, 0, () => 0);

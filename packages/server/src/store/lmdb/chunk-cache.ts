@@ -30,7 +30,7 @@ const CELLS_END = 1_024;
 export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
 
 /** All kinds of queries share the limit. */
-export class DecodedChunks extends BoundedCache<number, DecodedChunk> {
+export class SharedChunks extends BoundedCache<number, DecodedChunk> {
   constructor(numbersMax = NUMBERS_MAX) {
     super({
       name: 'chunks',
@@ -53,10 +53,10 @@ export function partKey(scope: number, [first = 0, end = 0]: readonly number[]):
 }
 
 export class ChunkCache {
-  readonly #chunks: DecodedChunks;
+  readonly #chunks: SharedChunks;
   readonly #firstKey: number;
 
-  constructor(chunks: DecodedChunks, kind: (typeof KINDS)[number]) {
+  constructor(chunks: SharedChunks, kind: (typeof KINDS)[number]) {
     this.#chunks = chunks;
     this.#firstKey = KINDS.indexOf(kind) * LEVELS_MAX * CHUNKS_PER_LEVEL;
   }
