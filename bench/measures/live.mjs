@@ -3,7 +3,7 @@
  * has its default settings, with the access log.
  */
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkResponses, startPeer } from '../candidates.mjs';
@@ -108,6 +108,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   await counting.stop();
   const memory_mb = ownMemory(service.pid);
   for (const { stop } of [service, ...Object.values(peers), ...views.map(({ limit }) => limit)]) await stop();
+  rmSync(copy.directory, { recursive: true });
   return { ...results, memory_mb };
 }
 
