@@ -39,10 +39,8 @@ export function viewTable(view, { speed, p99, cpu_us }) {
   return [...head(view, columns), ...lines].join('\n');
 }
 
-/** The limit first, then ours. */
 function candidateNames(byQuery) {
-  const rank = (name) => (name === 'limit' ? 0 : name.startsWith('wafstat') ? 1 : 2);
-  return Object.keys(Object.values(byQuery)[0]).toSorted((a, b) => rank(a) - rank(b));
+  return Object.keys(Object.values(byQuery)[0]);
 }
 
 function head(what, names) {

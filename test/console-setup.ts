@@ -64,7 +64,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 /** What the demo prints when it is ready. */
 async function readDemo(process: Process, directory: string): Promise<Demo> {
-  const address = (await process.line('wafstat listens on ')).slice('wafstat listens on '.length);
+  // Generating the traffic takes 6 s of a core, and much longer on a busy machine.
+  const listens = await process.line('wafstat listens on ', 300_000);
+  const address = listens.slice('wafstat listens on '.length);
   const [, user = '', domain = '', password = ''] =
     /user (\S+), domain (\S+), password (\S+)/.exec(await process.line('login')) ?? [];
   const project_id = (await process.line('project')).split(/\s+/)[1] ?? '';

@@ -78,12 +78,13 @@ export class Process {
   }
 
   /** Waits for a line of standard output with this prefix. */
-  async line(prefix: string): Promise<string> {
-    return eventually(() => {
+  async line(prefix: string, timeoutMs = TIMEOUT_MS): Promise<string> {
+    const find = () => {
       const line = wholeLines(this.stdout).find((text) => text.startsWith(prefix));
       if (line === undefined && this.#hasEnded) throw new Error(`the process ended: ${this.#describe()}`);
       return line;
-    }, `a line '${prefix}...' from ${this.#command}`);
+    };
+    return eventually(find, `a line '${prefix}...' from ${this.#command}`, timeoutMs);
   }
 
   signal(signal: NodeJS.Signals): void {

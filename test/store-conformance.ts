@@ -111,14 +111,14 @@ const randomTopQuery = fc
   .map(({ range, ...query }) => ({ ...query, ...range }));
 
 interface Effort {
-  /** The share of random cases to run; if it is a half or more, at least 30 of each. */
+  /** The share of random cases to run; if it is more than a half, at least 30 of each. */
   share?: number;
   /** For another release of an engine that runs the whole suite elsewhere: leaves out `OUR_LOGIC`. */
   isOtherRelease?: boolean;
 }
 
 function runs(cases: number, { share = 1 }: Effort): number {
-  return Math.ceil(Math.max(cases * share, share < 0.5 ? 1 : Math.min(cases, 30)));
+  return Math.ceil(Math.max(cases * share, share > 0.5 ? Math.min(cases, 30) : 1));
 }
 
 /** What our code decides, between statements that the other tests run too: it cannot depend on the engine's release. */

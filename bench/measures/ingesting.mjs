@@ -52,6 +52,9 @@ export async function startIngesting({ directory, data, project, hosts, eventsPe
   const args = ['--data', data, '--project', project, '--format', 'events', path];
   const follower = spawn('node', [wafstat, 'follow', ...args], { stdio: 'ignore' });
   const ended = new Promise((resolve) => follower.once('exit', resolve));
+  // Also if a measurement fails.
+  const kill = () => follower.kill();
+  process.once('exit', kill);
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   return {
     pause,
@@ -59,8 +62,9 @@ export async function startIngesting({ directory, data, project, hosts, eventsPe
     async stop() {
       pause();
       closeSync(file);
-      follower.kill('SIGTERM');
+      kill();
       await ended;
+      process.off('exit', kill);
       rmSync(path);
     },
   };

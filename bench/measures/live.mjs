@@ -3,7 +3,7 @@
  * has its default settings, with the access log.
  */
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkResponses, startPeer } from '../candidates.mjs';
@@ -21,6 +21,8 @@ const EVENTS_PER_S = 5_000;
 const CLIENTS = 16;
 /** Until new events are counted. */
 const SETTLE_MS = 500;
+/** Until V8 has optimized the code. On a busy machine that takes longer, but not for ever: peers are slow. */
+const WARM_UP = { responses: 10_000, seconds_max: 15 };
 /** Enough for a median: rounds are long, because there are many views. */
 const ROUNDS_MAX = 5;
 
@@ -74,8 +76,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   }
   const results = { speed: {}, p99: {}, cpu_us: {} };
   const add = (figure, view, name, value) => {
-    results[figure][view] ??= {};
-    results[figure][view][name] ??= [];
+    results[figure][view] ??= Object.fromEntries(['limit', 'wafstat', ...PEERS].map((each) => [each, []]));
     results[figure][view][name].push(value);
   };
   const last = Math.min(rounds, ROUNDS_MAX);
@@ -87,6 +88,7 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
       for (const view of views) {
         for (const [name, { address, pid }] of shuffled(Object.entries(candidates(view)))) {
           const load = { directory, address, requests: view.requests, seconds };
+          if (round === 0 && view === views[0]) await warmUp(load);
           const before = processorTime(pid);
           const { per_s, p99 } = await generateLoad({ ...load, mayShedAll: PEERS.includes(name) });
           if (round === 0) continue;
@@ -101,7 +103,16 @@ export async function measureLive({ directory, prepared, processes, viewsMax, ro
   await counting.stop();
   const memory_mb = ownMemory(service.pid);
   for (const { stop } of [service, ...Object.values(peers), ...views.map(({ limit }) => limit)]) await stop();
+  rmSync(copy.directory, { recursive: true });
   return { ...results, memory_mb };
+}
+
+async function warmUp(load) {
+  const seconds = 5;
+  let responses = 0;
+  for (let used_s = 0; used_s < WARM_UP.seconds_max && responses < WARM_UP.responses; used_s += seconds) {
+    responses += (await generateLoad({ ...load, seconds, mayShedAll: true })).per_s * seconds;
+  }
 }
 
 /** The data sets end at midnight. */

@@ -136,8 +136,9 @@ export class VersionedCache<K extends {}, V extends {}> {
 }
 
 /**
- * Reads a value once per turn of the event loop. LMDB has one snapshot per turn anyway, but a lookup takes 2 us, and a
- * signed request needs it three times. Call `forget` after changing the value in this process.
+ * Reads a value once per turn of the event loop: a lookup takes 1 to 2 us, and a signed request needs it three times. May be
+ * a turn older than the snapshot of LMDB, which ends with a timer. Call `forget` after changing the value in this process,
+ * and where both must agree.
  */
 export class PerTurnMemo<V extends {}> {
   readonly #read: () => V;

@@ -295,7 +295,7 @@ function quote(text: string): string {
 function createRequestIds(): () => string {
   const prefix = randomBytes(8).toString('hex');
   let count = 0;
-  return () => `${prefix}${String(++count).padStart(16, '0')}`;
+  return () => `${prefix}${(++count).toString(16).padStart(16, '0')}`;
 }
 
 /** The frame of the OpenAPI file; the rest of it comes from the schemas of the routes. */

@@ -9,6 +9,18 @@ const bytes = fc.oneof(
   fc.tuple(text, fc.integer({ min: 1, max: 2_000 })).map(([line, times]) => Buffer.from(line.repeat(times))),
 );
 
+test('a compressed part keeps no more memory than its bytes', async () => {
+  const part: Part = { bytes: Buffer.from('a block of points '.repeat(400)) };
+  await new SharedParts([part]).gzip();
+  const bytes = part.deflated?.bytes;
+  expect(bytes?.length).toBeGreaterThan(0);
+  expect(bytes?.buffer.byteLength).toBe(bytes?.length);
+});
+
+test('a text that is too long for a block is an error', async () => {
+  await expect(new SharedParts(['a'.repeat(65_536)]).gzip()).rejects.toThrow('65536 bytes is too long');
+});
+
 test('a body in parts, plain and compressed, has the bytes of its parts, also of those compressed before', async () => {
   await fc.assert(
     fc.asyncProperty(

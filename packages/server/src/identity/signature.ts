@@ -73,8 +73,6 @@ export interface BodyHash {
   sha256: string;
 }
 
-const NO_BODY_HASH = hash('sha256', '');
-
 /** Returns null if the signature is valid. */
 export function checkSignature(
   request: SignedRequest,
@@ -82,7 +80,7 @@ export function checkSignature(
   secret: string,
   body: Uint8Array | BodyHash,
 ): SignatureProblem | null {
-  const bodyHash = 'sha256' in body ? body.sha256 : body.length === 0 ? NO_BODY_HASH : hash('sha256', body);
+  const bodyHash = 'sha256' in body ? body.sha256 : hash('sha256', body);
   const announced = request.headers['x-sdk-content-sha256'];
   if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
     return { reason: 'body_differs' };

@@ -16,8 +16,6 @@ const LESS_THAN = 0x3c;
 const LETTER_T = 0x54;
 const OPENING_BRACKET = 0x5b;
 const CLOSING_BRACKET = 0x5d;
-/** `- - ` as a word. */
-const DASHES = 0x2d202d20;
 
 interface AccessLinesOptions {
   /** Lines with other times are not taken. */
@@ -35,8 +33,6 @@ interface HostLines {
   start: number;
   nameLength: number;
   host: string | undefined;
-  /** AccessLines.#timeNumber of the lines. */
-  timeNumber: number;
   time: number;
   lines: number;
 }
@@ -52,8 +48,6 @@ export class AccessLines {
   /** The time of the last parsed line, and its offset: consecutive lines often have the same. */
   #time = Number.NaN;
   #timeAt = -1;
-  /** Counts the times. Comparing small integers is faster than comparing times, which are not. */
-  #timeNumber = 0;
   /** Where the virtual host of the last parsed line ends; where the line begins if it has none. */
   #hostEnd = 0;
   /** The number of lines taken. */
@@ -75,9 +69,8 @@ export class AccessLines {
       if (!this.#tryParse(at, end)) break;
       const lines = this.#hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, this.#hostEnd);
       if (lines === null) break;
-      if (lines.timeNumber !== this.#timeNumber) {
+      if (lines.time !== this.#time) {
         this.#flush(lines);
-        lines.timeNumber = this.#timeNumber;
         lines.time = this.#time;
       }
       lines.lines++;
@@ -112,10 +105,7 @@ export class AccessLines {
       ident = words.find(SPACE, ident, end, OPENING_BRACKET) + 1;
       if (ident === 0) return false;
     }
-    // Most lines have neither ident nor user.
-    const isAnonymous =
-      ident + 4 < end && words.wordAt(ident) === DASHES && bytes[ident + 4] === OPENING_BRACKET;
-    const opening = isAnonymous ? ident + 4 : words.find(OPENING_BRACKET, ident, end, OPENING_BRACKET);
+    const opening = words.find(OPENING_BRACKET, ident, end, OPENING_BRACKET);
     const closing = opening + 1 + COMMON_TIME_LENGTH;
     const isTime =
       opening !== -1 &&
@@ -139,7 +129,6 @@ export class AccessLines {
     const time = this.#commonTime.parseAt(bytes.toString('latin1'), 0);
     if (time === null || time < this.#options.earliest || time > this.#options.latest) return false;
     this.#timeAt = at;
-    this.#timeNumber++;
     this.#time = time;
     return true;
   }
@@ -175,7 +164,7 @@ export class AccessLines {
 
   #open(start: number, nameLength: number, host: string | undefined): HostLines {
     this.#options.onHost(host);
-    return { start, nameLength, host, timeNumber: this.#timeNumber, time: this.#time, lines: 0 };
+    return { start, nameLength, host, time: this.#time, lines: 0 };
   }
 }
 

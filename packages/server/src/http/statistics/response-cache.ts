@@ -11,7 +11,7 @@ import { SharedParts } from '../shared-parts.ts';
 const CACHED_BYTES_MAX = 16_777_216;
 /** Per response: its URL, and the objects around its bytes. */
 const RESPONSE_BYTES = 1_024;
-/** Enough for a minute of 1,000 new URLs a second. A power of two. */
+/** Remembers most URLs for half a minute if 1,000 new ones come in a second. */
 const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;

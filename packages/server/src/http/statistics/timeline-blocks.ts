@@ -14,7 +14,7 @@ import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './t
  * change; with fewer, sending a day by minute takes longer: 38 us in 15 parts, 44 us in 28.
  */
 const BLOCK_POINTS = 240;
-/** About 170 timelines of a day by minute. */
+/** About 100 timelines of a day by minute. */
 const BLOCK_BYTES_MAX = 16_777_216;
 /** Of the objects of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;

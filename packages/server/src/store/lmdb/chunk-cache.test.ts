@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ALL_CELLS, ChunkCache, DecodedChunks, HostSets, partKey } from './chunk-cache.ts';
+import { ALL_CELLS, ChunkCache, HostSets, partKey, SharedChunks } from './chunk-cache.ts';
 
 const NUMBERS = 10;
 /** The weight of an entry: its numbers, and 16 of overhead. */
@@ -10,7 +10,7 @@ test('totals are those of the current chunk, however small the cache is', () => 
   const step = fc.record({ chunk: fc.nat(3), scope: fc.nat(3), write: fc.boolean(), isRange: fc.boolean() });
   fc.assert(
     fc.property(fc.nat(6), fc.array(step, { maxLength: 50 }), (room, steps) => {
-      const cache = new ChunkCache(new DecodedChunks(room * ENTRY), 'timeline');
+      const cache = new ChunkCache(new SharedChunks(room * ENTRY), 'timeline');
       const stored = new Map<string, number>();
       const changes = [0, 0, 0, 0];
       let all = 0;
@@ -33,7 +33,7 @@ test('totals are those of the current chunk, however small the cache is', () => 
 });
 
 test('a chunk that has not changed is decoded once, and the least recently used is evicted first', () => {
-  const cache = new ChunkCache(new DecodedChunks(2 * ENTRY), 'timeline');
+  const cache = new ChunkCache(new SharedChunks(2 * ENTRY), 'timeline');
   let decoded = 0;
   const query = (chunk: number) => {
     const cached = cache.open(0, chunk, 0, () => 0);
@@ -52,7 +52,7 @@ test('a chunk that has not changed is decoded once, and the least recently used 
 });
 
 test('what two queries decode at the same time counts once', () => {
-  const cache = new ChunkCache(new DecodedChunks(3 * ENTRY), 'timeline');
+  const cache = new ChunkCache(new SharedChunks(3 * ENTRY), 'timeline');
   const [first, part] = [partKey(6, ALL_CELLS), partKey(7, ALL_CELLS)];
   const numbers = new Float64Array(NUMBERS);
   cache.open(0, 1, 0, () => 0).put(first, numbers);
@@ -63,7 +63,7 @@ test('what two queries decode at the same time counts once', () => {
 });
 
 test('many ranges of one chunk evict the oldest of them, and nothing else', () => {
-  const cache = new ChunkCache(new DecodedChunks(100 * ENTRY), 'attacksByHost');
+  const cache = new ChunkCache(new SharedChunks(100 * ENTRY), 'attacksByHost');
   const all = partKey(7, ALL_CELLS);
   const rangeOf = (first: number) => partKey(-1, [first, 384]);
   const numbers = new Float64Array(NUMBERS);

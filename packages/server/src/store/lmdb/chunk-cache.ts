@@ -36,7 +36,7 @@ const CELLS_END = 1_024;
 export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
 
 /** All kinds of queries share the limit. */
-export class DecodedChunks extends BoundedCache<number, DecodedChunk> {
+export class SharedChunks extends BoundedCache<number, DecodedChunk> {
   readonly rangeNumbersMax: number;
 
   constructor(numbersMax = NUMBERS_MAX) {
@@ -66,10 +66,10 @@ function partsWith({ totals, ranges }: DecodedChunk, part: number): Map<number, 
 }
 
 export class ChunkCache {
-  readonly #chunks: DecodedChunks;
+  readonly #chunks: SharedChunks;
   readonly #firstKey: number;
 
-  constructor(chunks: DecodedChunks, kind: (typeof KINDS)[number]) {
+  constructor(chunks: SharedChunks, kind: (typeof KINDS)[number]) {
     this.#chunks = chunks;
     this.#firstKey = KINDS.indexOf(kind) * LEVELS_MAX * CHUNKS_PER_LEVEL;
   }

@@ -18,10 +18,10 @@ import {
   ALL_CELLS,
   CHUNKS_PER_LEVEL,
   ChunkCache,
-  DecodedChunks,
   HostSets,
   type KINDS,
   partKey,
+  SharedChunks,
 } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
@@ -108,7 +108,7 @@ export function createLookups(schema: Schema) {
   const hostSets = new HostSets();
   const scopesOf = createScopeLookup(schema);
   return {
-    chunks: new DecodedChunks(),
+    chunks: new SharedChunks(),
     hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
     scopesOf,
