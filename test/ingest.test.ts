@@ -1,6 +1,6 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, readdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -10,9 +10,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import { openLog } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
-import { ParserThreads } from '../packages/server/dist/ingest/parser-threads.js';
+import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
 import { Pipeline } from '../packages/server/dist/ingest/pipeline.js';
 import { memoryStore } from '../packages/server/dist/store/memory.js';
+import { fixtureLines } from '../packages/server/fixtures/read-fixture.ts';
 import { type Api, login, sum } from './api.ts';
 import { type Ended, eventually, PROGRAM } from './process.ts';
 import { describeEmbedded, type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
@@ -364,7 +365,7 @@ test('threads count a large file like the main thread alone', async () => {
   const threads = new ParserThreads(parserSetup(reader, limits), 2);
   try {
     threads.start();
-    await eventually(async () => threads.capacity() > 0 || undefined, 'ready threads');
+    await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
     const parse = vi.spyOn(threads, 'parse');
     expect(await countWith(threads)).toEqual(await countWith());
     expect(parse.mock.calls.length).toBeGreaterThan(10);
@@ -375,16 +376,73 @@ test('threads count a large file like the main thread alone', async () => {
 
 test.runIf(availableParallelism() > 1)('the program reads a large file in threads', async () => {
   const file = sandbox.write('larger.log', Array(5).fill(largeLog()).join('\n'));
-  const profiles = sandbox.path('profiles');
-  // Node.js writes one for each thread. If threads cannot start, the program counts without them.
+  const { stdout, threads } = await ingestWithProfiles('profiles', file);
+  expect(stdout).toMatch(/^accepted +19600$/m);
+  expect(stdout).toMatch(/^dropped +400$/m);
+  expect(threads).toBeGreaterThan(0);
+
+  const again = await ingestWithProfiles('again', file);
+  expect(again.stdout).toMatch(/^read before +19999$/m);
+  expect(again.threads).toBe(0);
+});
+
+test('the program starts no threads for an audit log, whose lines depend on each other', async () => {
+  const lines = fixtureLines('modsecurity3-json.log');
+  const repeats = Math.ceil(20e6 / lines.join('\n').length);
+  const file = sandbox.write('audit.log', Array(repeats).fill(lines.join('\n')).join('\n'));
+  const { stdout, threads } = await ingestWithProfiles('audit', file);
+  expect(stdout).toMatch(/^dropped +[1-9]/m);
+  expect(threads).toBe(0);
+});
+
+/** The number of threads that have read lines: Node.js writes a profile for each. */
+async function ingestWithProfiles(name: string, file: string) {
+  const profiles = sandbox.path(name);
   const program = [process.execPath, '--cpu-prof', `--cpu-prof-dir=${profiles}`, PROGRAM] as const;
   const args = ['ingest', '--data', sandbox.data, '--project', api.project, file];
   const { status, stdout } = await sandbox.start(args, { program }).end();
   expect(status).toBe(0);
+  const called = readdirSync(profiles).map((each) => readFileSync(join(profiles, each), 'utf8'));
+  return { stdout, threads: called.filter((profile) => profile.includes('/parser-thread.js')).length };
+}
+
+test.runIf(availableParallelism() > 1)('a file is read again without threads if one fails', async () => {
+  const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
+  const failed = sandbox.path('failed');
+  // Runs in every thread before its program.
+  const preload = sandbox.write(
+    'fail.cjs',
+    `const { isMainThread, parentPort } = require('node:worker_threads');
+    let tasks = 0;
+    if (!isMainThread) parentPort.on('message', () => {
+      if (++tasks < 3) return;
+      require('node:fs').writeFileSync(${JSON.stringify(failed)}, '');
+      throw Object.assign(new Error('out of memory'), { code: 'ERR_WORKER_OUT_OF_MEMORY' });
+    });`,
+  );
+  const program = [process.execPath, '--require', preload, PROGRAM] as const;
+  const args = ['ingest', '--data', sandbox.data, '--project', api.project, file];
+  const { status, stdout, stderr } = await sandbox.start(args, { program }).end();
+  expect(existsSync(failed)).toBe(true);
+  expect(stderr).not.toContain('cannot read');
+  expect(status).toBe(0);
   expect(stdout).toMatch(/^accepted +19600$/m);
   expect(stdout).toMatch(/^dropped +400$/m);
-  const called = readdirSync(profiles).map((name) => readFileSync(join(profiles, name), 'utf8'));
-  expect(called.filter((profile) => profile.includes('/parser-thread.js')).length).toBeGreaterThan(0);
+});
+
+test('threads can be closed while one waits for another that has failed', async () => {
+  const limits = { retentionMs: 365 * DAY_MS };
+  const threads = new ParserThreads(parserSetup({ format: 'auto' }, limits), 2);
+  threads.start();
+  await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
+  const task = { length: 0, linesStart: 0, firstNumber: 1, now: NOW, after: null };
+  const beyondMemory = threads.parse({ ...task, memory: new ArrayBuffer(1), length: 2 });
+  const waiting = threads.parse({ ...task, memory: new ArrayBuffer(1) });
+  await expect(beyondMemory).rejects.toThrow(ThreadFailed);
+  await expect(waiting).rejects.toThrow(ThreadFailed);
+  expect(threads.capacity(0)).toBe(0);
+  await threads.close();
+  await expect(threads.parse({ ...task, memory: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */

@@ -272,12 +272,8 @@ function percentEncoded(text: string): string {
   );
 }
 
-/** V8 copies shorter substrings. */
-const SUBSTRING_LENGTH_MIN = 13;
-
 /** Always a copy: a substring would keep the whole line in memory. */
 function cutBytes(text: string, bytesMax: number): string {
-  if (text.length < SUBSTRING_LENGTH_MIN && 3 * text.length <= bytesMax) return text;
   const bytes = Buffer.from(text);
   let end = Math.min(bytes.length, bytesMax);
   while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;

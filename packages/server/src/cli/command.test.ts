@@ -47,9 +47,12 @@ test('a progress bar shows how much is done, the rates of the last seconds, and 
   expect(lines()).toEqual(['']);
 });
 
-test('a progress bar without a known total has rates only, and is drawn ten times a second', () => {
+test.each([
+  ['null', null],
+  ['0, as of a pipe', 0],
+])('a progress bar with a total of %s has rates only, and is drawn ten times a second', (_name, total) => {
   const { io, wait, lines } = terminal(80);
-  const bar = progressBar(io, 'standard input', null, megabytes);
+  const bar = progressBar(io, 'standard input', total, megabytes);
   for (let i = 0; i < 100; i++) {
     bar.advance(1e6, 5_000);
     wait(10);

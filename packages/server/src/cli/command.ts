@@ -128,7 +128,7 @@ export interface ProgressBar {
   end(): void;
 }
 
-/** Draws on a terminal and is silent elsewhere. `total` is null if it is unknown; `unit` formats what is done. */
+/** Draws on a terminal and is silent elsewhere. `total` is null or 0 if it is unknown; `unit` formats what is done. */
 export function progressBar(
   { stderr, now }: Pick<Io, 'stderr' | 'now'>,
   label: string,
@@ -147,10 +147,10 @@ export function progressBar(
     const seconds = (at - first.at) / 1_000;
     const rate = seconds > 0 ? (done - first.done) / seconds : 0;
     const lineRate = seconds > 0 ? Math.round((lines - first.lines) / seconds) : 0;
-    const parts = [total === null ? unit(done) : `${unit(done)} of ${unit(total)}`];
+    const parts = [total ? `${unit(done)} of ${unit(total)}` : unit(done)];
     if (lineRate > 0) parts.push(`${lineRate.toLocaleString('en')} lines/s`, `${unit(rate)}/s`);
-    if (total !== null && rate > 0) parts.push(`${duration((total - done) / rate)} left`);
-    const share = total === null ? null : Math.min(1, done / total);
+    if (total && rate > 0) parts.push(`${duration((total - done) / rate)} left`);
+    const share = total ? Math.min(1, done / total) : null;
     const text = share === null ? parts.join(', ') : `${Math.round(share * 100)}% ${parts.join(', ')}`;
     const columns = (stderr.columns || 80) - 1;
     const name = printable(label);

@@ -10,7 +10,7 @@ import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { BYTES_TO_START_AT_ONCE, ParserThreads, THREADS_MAX } from '../ingest/parser-threads.ts';
+import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
@@ -56,13 +56,12 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, files, io) {
-    let bytes = 0;
-    for (const file of files) bytes += await readableBytes(file);
+    const left = { bytes: 0 };
+    for (const file of files) left.bytes += await readableBytes(file);
     const parsers = new ParserThreads(
       parserSetup(readerOptions(values), readLimits(values)),
       parserThreads(),
     );
-    if (bytes >= BYTES_TO_START_AT_ONCE) parsers.start();
     return withProject(values, io, async (opened, project) => {
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
@@ -73,7 +72,7 @@ export const ingestCommand = command({
       const errors: UserError[] = [];
       try {
         for (const file of files) {
-          const error = await ingestOne(file, ingest, store, pipeline, parsers, summary, io);
+          const error = await ingestOne(file, ingest, store, pipeline, parsers, left, summary, io);
           if (error !== null) errors.push(error);
         }
       } finally {
@@ -156,30 +155,39 @@ async function ingestOne(
   store: Store,
   pipeline: Pipeline,
   parsers: ParserThreads,
+  left: { bytes: number },
   summary: IngestSummary,
   io: Io,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
   const name = isStdin ? 'standard input' : file;
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
-  const total = isStdin ? null : (await stat(file)).size;
+  const stats = isStdin ? null : await stat(file);
+  // A named pipe has no size, and cannot be read again.
+  const total = stats?.size || null;
+  const isRereadable = stats?.isFile() ?? false;
+  const advance = (bytes: number) => {
+    left.bytes -= bytes;
+    bar.advance(bytes);
+  };
   let bar = progressBar(io, name, total, megabytes);
   // A pipe may stay silent; a stop must not wait for it.
   if (isStdin) io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
   try {
-    for (let conflicts = 0; ; conflicts++) {
+    for (let repeats = 0; ; repeats++) {
       try {
         // Of a compressed file, the size is known before decompression only.
-        const stream = isStdin ? decompress(io.stdin) : openLog(file, (bytes) => bar.advance(bytes));
-        const options = { eager: isStdin, stop: io.stop, parsers };
+        const stream = isStdin ? decompress(io.stdin) : openLog(file, advance);
+        const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           summary.add(name, progress);
           if (progress.kind !== 'unfinished') bar.advance(isStdin ? progress.bytes : 0, progress.lines);
         }
         return null;
       } catch (error) {
-        // A file is read again from its start, skipping what the other run has counted. A stream cannot be.
-        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) {
+        // A file is read again from its start, skipping what has been counted; after a failure, without threads.
+        const isTemporary = error instanceof FileConflict || error instanceof ThreadFailed;
+        if (isTemporary && isRereadable && repeats < CONFLICTS_MAX) {
           bar = progressBar(io, name, total, megabytes);
           continue;
         }
@@ -196,6 +204,7 @@ function ingestError(error: unknown, name: string): UserError {
   const { code, message } = error as NodeJS.ErrnoException;
   if (error instanceof FileConflict)
     return new UserError(`${name}: another run is counting the same lines right now`);
+  if (error instanceof ThreadFailed) return new UserError(`${name}: ${message}; run the command again`);
   if (code?.startsWith('Z_'))
     return new UserError(
       `${name} is damaged or truncated gzip (${message}); the lines before the damage are counted`,

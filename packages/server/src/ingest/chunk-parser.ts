@@ -110,15 +110,24 @@ export function readLines({ records, outcome, examples }: ParsedChunk, linesBefo
  */
 export interface PackedRecords {
   times: Float64Array;
-  /** FIELDS of each entry. */
+  /** FIELDS for each entry. */
   fields: Int32Array;
   hosts: string[];
   hostIds: string[];
   details: AttackDetails[];
 }
 
-/** The number of records; where the host is in `hosts`, -1, or -2 minus where it is in `hostIds`; what is counted; count; details. */
+/** The fields of an entry. How many records in a row are this one: */
+const REPEATS = 0;
+/** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
+const HOST = 1;
+/** REQUEST or 0, plus twice the code of the category. */
+const COUNTED = 2;
+const COUNT = 3;
+/** The index in `details`, or ABSENT. */
+const DETAILS = 4;
 const FIELDS = 5;
+
 const REQUEST = 1;
 const ABSENT = -1;
 
@@ -134,13 +143,13 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
     const record = records[start] as LogRecord;
     times[i] = record.time;
     const at = FIELDS * i;
-    fields[at] = (runs[i + 1] ?? records.length) - start;
-    fields[at + 1] = ABSENT;
-    if (record.hostId !== undefined) fields[at + 1] = ABSENT - hostIds.push(record.hostId);
-    else if (record.host !== undefined) fields[at + 1] = hostNumbers.get(record.host) ?? ABSENT;
-    fields[at + 2] = (record.request ? REQUEST : 0) + 2 * categoryCode(record.attack);
-    fields[at + 3] = record.count;
-    fields[at + 4] = record.details === undefined ? ABSENT : details.push(record.details) - 1;
+    fields[at + REPEATS] = (runs[i + 1] ?? records.length) - start;
+    fields[at + HOST] = ABSENT;
+    if (record.hostId !== undefined) fields[at + HOST] = ABSENT - hostIds.push(record.hostId);
+    else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
+    fields[at + COUNTED] = (record.request ? REQUEST : 0) + 2 * categoryCode(record.attack);
+    fields[at + COUNT] = record.count;
+    fields[at + DETAILS] = record.details === undefined ? ABSENT : details.push(record.details) - 1;
   }
   return { times, fields, hosts: [...hosts.keys()], hostIds, details };
 }
@@ -149,16 +158,16 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
   const records: LogRecord[] = [];
   for (let i = 0; i < times.length; i++) {
     const at = FIELDS * i;
-    const host = fields[at + 1] ?? ABSENT;
-    const counted = fields[at + 2] ?? 0;
-    const detail = fields[at + 4] ?? ABSENT;
+    const host = fields[at + HOST] ?? ABSENT;
+    const counted = fields[at + COUNTED] ?? 0;
+    const detail = fields[at + DETAILS] ?? ABSENT;
     const record = requestRecord(times[i] ?? 0, hosts[host]);
     if (host < ABSENT) record.hostId = hostIds[ABSENT - 1 - host];
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
-    record.count = fields[at + 3] ?? 0;
+    record.count = fields[at + COUNT] ?? 0;
     if (detail !== ABSENT) record.details = details[detail];
-    for (let left = fields[at] ?? 0; left > 0; left--) records.push(record);
+    for (let left = fields[at + REPEATS] ?? 0; left > 0; left--) records.push(record);
   }
   return records;
 }

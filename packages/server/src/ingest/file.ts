@@ -54,6 +54,8 @@ interface FileOptions {
   eager?: boolean;
   /** Read chunks in other threads where the result is the same. */
   parsers?: ChunkParsers | undefined;
+  /** What is still to be read, also of other files; 0 if it is unknown. */
+  bytesLeft?: () => number;
 }
 
 export async function* ingestFile(
@@ -61,7 +63,7 @@ export async function* ingestFile(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  { rotated, begin, stop, eager = false, parsers }: FileOptions = {},
+  { rotated, begin, stop, eager = false, parsers, bytesLeft = () => 0 }: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
   const checkpoints = new Checkpoints(store, ingest);
@@ -102,7 +104,7 @@ export async function* ingestFile(
   function countParsed(parsed: ParsedChunk, ahead: ReadAhead): void {
     const chunk = Buffer.from(parsed.memory, 0, parsed.length);
     let read: ReadLines;
-    if (reader.state() === '') {
+    if (!reader.hasState) {
       read = readLines(parsed, lines);
       if (parsed.readerState !== '') reader = createReader(ingest.reader, parsed.readerState);
     } else {
@@ -110,6 +112,7 @@ export async function* ingestFile(
       const block = new LineBlock(chunk.subarray(parsed.linesStart), lines + parsed.firstNumber);
       read = pipeline.read(block, reader, 'nothing');
       ahead.end();
+      parsers?.pause();
     }
     // Later bytes can extend a chunk only if it is the last one.
     count(chunk, read, parsed.lineEnds, ahead.hasNext ? parsed.digests : undefined);
@@ -164,11 +167,18 @@ export async function* ingestFile(
         return;
       }
       // Other threads do not know the lines before a chunk, so the reader must not need them.
-      if (parsers && ahead === null && !eager && reader.state() === '') {
-        const capacity = parsers.capacity();
+      if (parsers && ahead === null && !eager && !reader.hasState) {
+        const capacity = parsers.capacity(bytesLeft());
         if (capacity > 0) ahead = new ReadAhead(bytes, checkpoints, parsers, capacity, pipeline.now);
       }
-      const parsed = (await ahead?.next()) ?? null;
+      let parsed: ParsedChunk | null = null;
+      try {
+        parsed = (await ahead?.next()) ?? null;
+      } catch (error) {
+        // The chunks before it are counted, and reported.
+        yield* counted('for all');
+        throw error;
+      }
       if (ahead && parsed) {
         countParsed(parsed, ahead);
         yield* counted('for some');

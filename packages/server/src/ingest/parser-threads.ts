@@ -3,19 +3,32 @@ import { Worker } from 'node:worker_threads';
 import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
-/** A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. */
+/**
+ * A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. So it starts when as
+ * many chunks have been read, or are to be read. Not before the first one: it shows whether its lines need others.
+ */
 const CHUNKS_BEFORE_START = 16;
+const CHUNKS_BEFORE_EARLY_START = 2;
+const BYTES_TO_START_EARLY = 64 * CHUNK_BYTES_MAX;
 
-/** If the files of a run have more, threads start at once. */
-export const BYTES_TO_START_AT_ONCE = 64 * 1_048_576;
+/** Chunks without a state after one that was read in vain: otherwise, the next ones might be, too. */
+const CHUNKS_OF_PAUSE = 16;
 
 /** Reading is about half of the work. The other half is done in order, and keeps up with three threads at most. */
 export const THREADS_MAX = 3;
 
+/** A thread has ended early, and chunks that were passed on are lost. All reading without threads still works. */
+export class ThreadFailed extends Error {}
+
 /** Reads chunks in other threads. */
 export interface ChunkParsers {
-  /** Chunks that may be under way at the same time; 0 if chunks should be read without these parsers. */
-  capacity(): number;
+  /**
+   * Chunks that may be under way at the same time; 0 if the next chunk should be read without these parsers. To be
+   * called once for each chunk that is read without them. `bytesLeft`: what is still to be read, 0 if unknown.
+   */
+  capacity(bytesLeft: number): number;
+  /** Results could not be used: there is no capacity for the next chunks. */
+  pause(): void;
   takeMemory(): ArrayBuffer;
   /** The memory belongs to the parser until the promise resolves. Chunks must be passed in their order. */
   parse(task: ChunkTask): Promise<ParsedChunk>;
@@ -41,8 +54,9 @@ export class ParserThreads implements ChunkParsers {
   #threads: Thread[] = [];
   #ready = 0;
   #chunks = 0;
+  #pausedFor = 0;
   #tasks = 0;
-  #failure: unknown = null;
+  #failure: ThreadFailed | null = null;
 
   constructor(setup: ParserSetup, size: number) {
     this.#setup = setup;
@@ -59,12 +73,21 @@ export class ParserThreads implements ChunkParsers {
     }
   }
 
-  /** To be called once for each chunk that is read without threads: after some of them, threads start. */
-  capacity(): number {
+  capacity(bytesLeft: number): number {
     if (this.#failure !== null || this.#size === 0) return 0;
-    if (++this.#chunks >= CHUNKS_BEFORE_START) this.start();
+    this.#chunks++;
+    const isEarly = bytesLeft >= BYTES_TO_START_EARLY && this.#chunks >= CHUNKS_BEFORE_EARLY_START;
+    if (isEarly || this.#chunks >= CHUNKS_BEFORE_START) this.start();
+    if (this.#pausedFor > 0) {
+      this.#pausedFor--;
+      return 0;
+    }
     // Two for each thread, one of which waits, and two that wait for their turn; 1 MiB each, and 1 MiB for its records.
     return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
+  }
+
+  pause(): void {
+    this.#pausedFor = CHUNKS_OF_PAUSE;
   }
 
   takeMemory(): ArrayBuffer {
@@ -100,12 +123,14 @@ export class ParserThreads implements ChunkParsers {
       else thread.tasks.shift()?.resolve(message);
     });
     worker.on('error', (error) => this.#fail(error));
+    // Also after `close`: nobody may wait for a thread that has ended.
+    worker.on('exit', (status) => this.#fail(`status ${status}`));
   }
 
-  /** Chunks that were passed on are lost, so the caller must begin again. If there are none, it continues without threads. */
-  #fail(error: unknown): void {
-    this.#failure = error;
-    for (const { tasks } of this.#threads) for (const { reject } of tasks.splice(0)) reject(error);
+  /** If no chunks were passed on, the caller continues without threads. */
+  #fail(cause: unknown): void {
+    this.#failure ??= new ThreadFailed('a thread that reads log lines has ended', { cause });
+    for (const { tasks } of this.#threads) for (const { reject } of tasks.splice(0)) reject(this.#failure);
   }
 }
 

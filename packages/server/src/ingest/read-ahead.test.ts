@@ -28,6 +28,7 @@ class TestParsers implements ChunkParsers {
   #lastId = '';
   #tasks = 0;
   chunks = 0;
+  pauses = 0;
   underWay = 0;
 
   constructor(reader: ReaderOptions, capacity: number, delays: readonly number[]) {
@@ -38,6 +39,10 @@ class TestParsers implements ChunkParsers {
 
   capacity(): number {
     return this.#capacity;
+  }
+
+  pause(): void {
+    this.pauses++;
   }
 
   takeMemory(): ArrayBuffer {
@@ -111,7 +116,7 @@ async function expectSame(content: Buffer, options: Run, capacity: number, delay
   expect(JSON.stringify(progress)).toBe(JSON.stringify(expected));
   expect(await contentOf(parallel)).toEqual(await contentOf(plain));
   expect(parsers.underWay).toBe(0);
-  return { chunks: parsers.chunks, expected };
+  return { chunks: parsers.chunks, pauses: parsers.pauses, expected };
 }
 
 const FIXTURES = new URL('../../fixtures/', import.meta.url);
@@ -192,9 +197,15 @@ const delays = fc.array(fc.nat(9), { minLength: 1, maxLength: 5 });
 describe('chunks that are read ahead count the same', () => {
   test('for lines that need no state, all but the last chunk are read ahead', async () => {
     const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 7}.example`, 5_000 + i));
-    const { chunks, expected } = await expectSame(Buffer.from(`${lines.join('\n')}\n`), {}, 4, [9, 0, 4]);
+    const { chunks, pauses, expected } = await expectSame(
+      Buffer.from(`${lines.join('\n')}\n`),
+      {},
+      4,
+      [9, 0, 4],
+    );
     expect(chunks).toBe(expected.length - 1);
     expect(chunks).toBeGreaterThan(4);
+    expect(pauses).toBe(0);
   });
 
   test('for any lines, plain or compressed', async () => {
@@ -216,7 +227,11 @@ describe('chunks that are read ahead count the same', () => {
     const parts = FIXTURE_LINES.map((line) => line.toString('latin1'));
     const filler = Array.from({ length: 300 }, (_, i) => access('a.example', 10_000 + i));
     const lines = [...filler, ...parts, ...filler, ...parts, ...filler];
-    await expectSame(Buffer.from(lines.join('\n'), 'latin1'), {}, 3, [0, 5]);
+    const bytes = Buffer.from(lines.join('\n'), 'latin1');
+    const { chunks, pauses, expected } = await expectSame(bytes, {}, 3, [0, 5]);
+    // The state stays, so only chunks that were under way are read in vain.
+    expect(chunks).toBeLessThan(expected.length - 1);
+    expect(pauses).toBeGreaterThan(0);
   });
 
   test('for native blocks that continue in the next chunk', async () => {
@@ -299,6 +314,7 @@ test('a thread that fails ends the run, and the next run counts the rest', async
   let left = 2;
   const failing: ChunkParsers = {
     capacity: () => 2,
+    pause: () => parsers.pause(),
     takeMemory: () => parsers.takeMemory(),
     returnMemory: (memory) => parsers.returnMemory(memory),
     parse: (task) => (left-- > 0 ? parsers.parse(task) : Promise.reject(new Error('out of memory'))),
@@ -307,4 +323,28 @@ test('a thread that fails ends the run, and the next run counts the rest', async
   await run(bytes, { store });
   const [source] = await store.sources('p');
   expect(source).toMatchObject({ events: 1_000, dropped: {} });
+});
+
+test('a failure to read ahead is reported when it is the turn of the chunk', async () => {
+  const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
+  const parsers = new TestParsers(AUTO, 4, [9]);
+  const takeMemory = parsers.takeMemory.bind(parsers);
+  let left = 2;
+  parsers.takeMemory = () => {
+    if (left-- === 0) throw new RangeError('no memory');
+    return takeMemory();
+  };
+  const store = memoryStore(() => NOW);
+  const appended: number[] = [];
+  const watching: Store = {
+    ...store,
+    append: (batch) => {
+      appended.push(batch.events.length);
+      return store.append(batch);
+    },
+  };
+  // If the failure were unhandled until then, the process would end.
+  await expect(run(Buffer.from(lines.join('\n')), { store: watching, parsers })).rejects.toThrow('no memory');
+  expect(appended).toHaveLength(2);
+  expect(parsers.underWay).toBe(0);
 });

@@ -32,17 +32,20 @@ export class ReadAhead {
     this.#capacity = capacity;
     this.#now = now;
     this.#insideLine = checkpoints.insideLine;
-    this.#filling = this.#fill();
+    this.#filling = this.#fillAfter(Promise.resolve());
   }
 
   /** The next chunk. Its memory is valid until the next call. Null before a chunk that the caller must read itself. */
   async next(): Promise<ParsedChunk | null> {
     if (this.#last !== null) this.#parsers.returnMemory(this.#last.memory);
     this.#last = null;
-    if (this.#parsing.length === 0) await this.#filling;
+    if (this.#parsing.length === 0) await this.#filling.catch(() => {});
     const parsing = this.#parsing.shift();
-    if (parsing === undefined) return null;
-    this.#filling = this.#filling.then(() => this.#fill());
+    if (parsing === undefined) {
+      await this.#filling;
+      return null;
+    }
+    this.#filling = this.#fillAfter(this.#filling);
     this.#last = await parsing;
     return this.#last;
   }
@@ -60,10 +63,17 @@ export class ReadAhead {
   /** Resolves when the parsers have returned all memory. */
   async stop(): Promise<void> {
     this.#hasEnded = true;
-    await this.#filling;
+    await this.#filling.catch(() => {});
     for (const parsed of await Promise.allSettled(this.#parsing)) {
       if (parsed.status === 'fulfilled') this.#parsers.returnMemory(parsed.value.memory);
     }
+  }
+
+  #fillAfter(before: Promise<void>): Promise<void> {
+    const filling = before.then(() => this.#fill());
+    // Reported by `next` when it is the turn of the chunk.
+    filling.catch(() => {});
+    return filling;
   }
 
   async #fill(): Promise<void> {

@@ -189,14 +189,26 @@ export class LineReader {
     return this.#access && !this.#blocks.has(BARE);
   }
 
+  /** Whether later lines depend on earlier ones: `state` is not ''. */
+  get hasState(): boolean {
+    const { columns, zone } = this.#context;
+    return (
+      this.#mixed ||
+      columns !== null ||
+      this.#blocks.size > 0 ||
+      this.#transactions.hasState ||
+      this.#unwrapper.hasState ||
+      (zone.state?.() ?? null) !== null
+    );
+  }
+
   /** Everything needed to continue in another process, at most STATE_LENGTH_MAX characters; '' if nothing is needed. */
   state(): string {
+    if (!this.hasState) return '';
     const transactions = this.#transactions.state();
     const parts = this.#unwrapper.state();
     const { columns, zone } = this.#context;
     const clock = zone.state?.() ?? null;
-    const isEmpty = [transactions, parts, columns, clock].every((each) => each === null);
-    if (isEmpty && this.#blocks.size === 0 && !this.#mixed) return '';
     const open = this.#blocks.get(BARE) ?? null;
     const wrapped = [...this.#blocks].filter(([origin]) => origin !== BARE);
     const state: State = {

@@ -84,8 +84,12 @@ export class Unwrapper {
     return [...this.#parts.values()].some(({ text, touched }) => text !== null && touched < before);
   }
 
+  get hasState(): boolean {
+    return this.#parts.size > 0;
+  }
+
   state(): PartsState | null {
-    if (this.#parts.size === 0) return null;
+    if (!this.hasState) return null;
     return [...this.#parts].map(([origin, { text, touched }]) => [
       origin,
       touched,

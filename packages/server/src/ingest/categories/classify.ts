@@ -244,10 +244,6 @@ interface Evidence {
 const OVERRIDE = 'override';
 const POINT_VALUES: ReadonlyMap<string, number> = new Map(Object.entries(POINTS));
 const BY_RULE = index(({ rules }) => rules, 'rule id');
-/** By all but the last three digits, for names like 942xxx. */
-const BY_FAMILY = new Map(
-  [...BY_RULE].filter(([name]) => name.endsWith('xxx')).map(([name, each]) => [name.slice(0, -3), each]),
-);
 const BY_ENGINE_RULE = index(({ engineRules }) => engineRules ?? [], 'rule id');
 const BY_TAG = index(({ tags }) => tags ?? [], 'tag');
 const BY_FILE = index(({ files }) => files ?? [], 'file');
@@ -264,7 +260,7 @@ function evidence(rule: Rule, overrides: Overrides): Evidence {
   if (chosen !== undefined && (chosen !== null || !rule.ambiguous))
     return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
   if (rule.named !== undefined) return { ...rule.named, isCrs: false };
-  const byRule = BY_RULE.get(rule.id) ?? BY_FAMILY.get(rule.id.slice(0, -3));
+  const byRule = BY_RULE.get(rule.id) ?? BY_RULE.get(`${rule.id.slice(0, -3)}xxx`);
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;
   const byEngineRule = BY_ENGINE_RULE.get(rule.id);
   if (byEngineRule !== undefined && rule.ver === '' && rule.tags.length === 0) {

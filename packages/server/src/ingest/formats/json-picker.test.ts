@@ -183,6 +183,86 @@ describe('a picker agrees with JSON.parse', () => {
   ])('on %s', (json, isPicked) => {
     expect(agrees(json)).toBe(isPicked);
   });
+
+  const FULL = 65_536;
+  const START = '{"transaction":{"';
+
+  test.each([
+    ['ends after a comma', `${START}id":1,`],
+    ['ends after a comma, with a long name', `${START}${'a'.repeat(40)}":1,`],
+    ['ends after a brace', '{"transaction":{'],
+    ['ends after two bytes of a name', `${START}id":1,"ti`],
+    ['has a comma and no name', `${START}id":1,x`],
+  ])('on a line that %s, after one that fills the memory', (_name, cut) => {
+    const tooLong = START + 'é'.repeat(8) + 'a'.repeat(FULL - START.length - 8);
+    for (const earlier of [tooLong, `${START}${'a'.repeat(FULL - START.length)}`, '"'.repeat(FULL)]) {
+      expect(agrees(earlier)).toBe(false);
+      expect(agrees(cut)).toBe(false);
+    }
+  });
+
+  test('on a line cut at any byte, after any other line around the length limit', () => {
+    const unit = fc.constantFrom(
+      'a',
+      '"',
+      '":"',
+      '":1,"',
+      '}}',
+      '\\',
+      '\\u00e9',
+      'true',
+      '1',
+      'é',
+      '€',
+      '😀',
+      '\ud800',
+    );
+    const earlier = fc
+      .tuple(
+        fc.constantFrom('', START),
+        fc.constantFrom('', 'é', 'é'.repeat(9), '€€€', '😀😀😀'),
+        unit,
+        fc.integer({ min: -9, max: 3 }),
+      )
+      .map(([start, odd, repeated, more]) => {
+        const filled = start + odd + repeated.repeat(FULL / repeated.length);
+        return filled.slice(0, FULL + more - repeated.length) + repeated;
+      });
+    /** What is picked from the line, cut at any byte, each time after the other line. */
+    const pickedAfter = (other: string, line: string) =>
+      Array.from({ length: line.length + 1 }, (_, length) => {
+        pickJson(other, PREPARED);
+        return pickJson(line.slice(0, length), PREPARED);
+      });
+    fc.assert(
+      fc.property(earlier, document, (other, line) => {
+        agrees(other);
+        expect(pickedAfter(other, line)).toEqual(pickedAfter('\0'.repeat(FULL), line));
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+test.each<[string, Shape]>([
+  ['a name of one character', { a: 'scalar' }],
+  ['a name that is too long', { ['a'.repeat(32)]: 'scalar' }],
+  ['a name outside ASCII', { nämé: 'scalar' }],
+  ['a name that is escaped', { 'a"b': 'scalar' }],
+  [
+    'more than 32 names',
+    Object.fromEntries(Array.from({ length: 33 }, (_, i) => [`name${i}`, 'scalar'] as const)),
+  ],
+])('a shape with %s is refused', (_name, shape) => {
+  expect(() => prepareShape(shape)).toThrow('cannot be picked');
+});
+
+test('a shape can have 32 names, of 2 to 31 characters', () => {
+  const names = Array.from({ length: 32 }, (_, i) => (i < 30 ? `n${i}` : 'x'.repeat(i)));
+  const value = Object.fromEntries(names.map((each, i) => [each, i]));
+  const prepared = prepareShape(Object.fromEntries(names.map((each) => [each, 'scalar'] as const)));
+  expect(pickJson(JSON.stringify(value), prepared)).toEqual(value);
+  for (const each of names) expect(pickJson(`{"${each}":1,"${each}":2}`, prepared)).toBeUndefined();
 });
 
 test('a line is read the same whether its fields are picked or parsed', () => {

@@ -30,8 +30,12 @@ interface Field {
 /** Longer lines have long bodies, and JSON.parse is as fast there. */
 const LENGTH_MAX = 65_536;
 
-/** Of wanted names. */
+/** Of wanted names: the head of a field has four bytes, two of which are the quote and the colon. */
+const NAME_LENGTH_MIN = 2;
 const NAME_LENGTH_MAX = 31;
+
+/** Wanted names of one object: one bit of an integer for each. */
+const NAMES_MAX = 32;
 
 /** Containers inside a value that is not wanted: one bit of an integer for each. */
 const DEPTH_MAX = 31;
@@ -64,10 +68,15 @@ const UNLESS_ZERO = 0x7f7f7f7f;
 const UNLESS_CONTROL = 0x60606060;
 const HIGH_BITS = 0x80808080 | 0;
 
-/** The line that is being parsed, and a NUL byte, at which every loop ends. Nothing is kept between calls. */
-const MEMORY = Buffer.allocUnsafeSlow(LENGTH_MAX + 8);
+/** Enough for one more character of any length: so a line that is cut off still has more bytes than characters. */
+const WRITTEN_MAX = LENGTH_MAX + 4;
+
+/** The line that is being parsed, and only zeros after it, at which every loop ends. */
+const MEMORY = Buffer.alloc(WRITTEN_MAX + 8);
 const BYTES = new Uint8Array(MEMORY.buffer);
 const VIEW = new DataView(MEMORY.buffer);
+/** The bytes of MEMORY that may not be zero. */
+let written = 0;
 
 /** What functions that return an offset return to give up. */
 const UNUSUAL = -1;
@@ -76,7 +85,12 @@ export function prepareShape(shape: Shape): PreparedShape {
   if (shape === 'scalar') return { kind: 'scalar' };
   if (isList(shape)) return { kind: 'list', element: prepareShape(shape[0]) };
   const fieldsByLength: Field[][] = Array.from({ length: NAME_LENGTH_MAX + 1 }, () => []);
+  const names = Object.keys(shape).length;
+  if (names > NAMES_MAX) throw new Error(`${names} names in one object cannot be picked`);
   for (const [i, [name, inner]] of Object.entries(shape).entries()) {
+    const isPlain = /^[ !#-[\]-~]+$/.test(name);
+    if (!isPlain || name.length < NAME_LENGTH_MIN || name.length > NAME_LENGTH_MAX)
+      throw new Error(`the name '${name}' cannot be picked`);
     const bytes = Buffer.from(name);
     const head = Buffer.from(`${name}":`).readInt32LE();
     fieldsByLength[name.length]?.push({ name, bytes, head, bit: 1 << i, shape: prepareShape(inner) });
@@ -91,11 +105,18 @@ function isList(shape: Exclude<Shape, 'scalar'>): shape is readonly [Shape] {
 /** The wanted fields of the object in a line. Undefined if JSON.parse must decide. */
 export function pickJson(line: string, shape: PreparedShape): JsonObject | undefined {
   if (line.length > LENGTH_MAX || shape.kind !== 'object') return undefined;
-  // As many bytes as characters: all of them are ASCII, and offsets in both are the same.
-  if (MEMORY.write(line, 'utf8') !== line.length) return undefined;
-  BYTES[line.length] = 0;
+  if (!writeAscii(line)) return undefined;
   const picked = {};
   return pickFields(line, 0, shape.fieldsByLength, picked) === line.length ? picked : undefined;
+}
+
+/** Whether the line has as many bytes as characters: then all of them are ASCII, and offsets in both are the same. */
+function writeAscii(line: string): boolean {
+  const before = written;
+  written = MEMORY.write(line, 0, WRITTEN_MAX, 'utf8');
+  // Otherwise, a loop that leaves the line would find an earlier one.
+  if (written < before) BYTES.fill(0, written, before);
+  return written === line.length;
 }
 
 /** Sets the wanted fields of the object at `start`, and returns the offset after it. */
@@ -110,9 +131,10 @@ function pickFields(
   let seen = 0;
   let at = start;
   do {
+    if (BYTES[at + 1] !== QUOTE) return UNUSUAL;
     const name = at + 2;
     const end = plainEnd(name);
-    if (BYTES[at + 1] !== QUOTE || BYTES[end] !== QUOTE || BYTES[end + 1] !== COLON) return UNUSUAL;
+    if (BYTES[end] !== QUOTE || BYTES[end + 1] !== COLON) return UNUSUAL;
     const length = end - name;
     const field = length <= NAME_LENGTH_MAX ? fieldAt(name, fieldsByLength[length] ?? []) : null;
     if (field === undefined) return UNUSUAL;
@@ -121,8 +143,8 @@ function pickFields(
       if ((seen & field.bit) !== 0) return UNUSUAL;
       seen |= field.bit;
       const value = end + 2;
-      const textEnd = field.shape.kind === 'scalar' && BYTES[value] === QUOTE ? plainEnd(value + 1) : 0;
-      if (BYTES[textEnd] === QUOTE) {
+      const textEnd = field.shape.kind === 'scalar' && BYTES[value] === QUOTE ? plainEnd(value + 1) : UNUSUAL;
+      if (textEnd !== UNUSUAL && BYTES[textEnd] === QUOTE) {
         picked[field.name] = line.slice(value + 1, textEnd);
         at = textEnd + 1;
       } else at = pickValue(line, value, field.shape, picked, field.name);
@@ -137,8 +159,8 @@ function pickElements(line: string, start: number, element: PreparedShape, picke
   let at = start;
   do {
     const value = at + 1;
-    const textEnd = element.kind === 'scalar' && BYTES[value] === QUOTE ? plainEnd(value + 1) : 0;
-    if (BYTES[textEnd] === QUOTE) {
+    const textEnd = element.kind === 'scalar' && BYTES[value] === QUOTE ? plainEnd(value + 1) : UNUSUAL;
+    if (textEnd !== UNUSUAL && BYTES[textEnd] === QUOTE) {
       picked.push(line.slice(value + 1, textEnd));
       at = textEnd + 1;
     } else at = pickValue(line, value, element, picked, picked.length);

@@ -165,10 +165,13 @@ export class Transactions {
     return oldest !== undefined && oldest.touched < before;
   }
 
+  get hasState(): boolean {
+    return this.#open.size > 0 || this.#counted.hasEntries;
+  }
+
   state(): TransactionsState | null {
-    const counted = this.#counted.entries();
-    if (this.#open.size === 0 && counted.length === 0) return null;
-    return { open: [...this.#open.values()], counted };
+    if (!this.hasState) return null;
+    return { open: [...this.#open.values()], counted: this.#counted.entries() };
   }
 
   /** Oldest first, up to the first that is not done. */
@@ -252,6 +255,8 @@ export interface CountedRequests {
   get(id: string): Counted | undefined;
   set(id: string, counted: Counted): void;
   entries(): TransactionsState['counted'];
+  /** Whether there are entries, without making a list. */
+  readonly hasEntries: boolean;
 }
 
 /** Not a BoundedCache: entries also expire by the time in the log, and are saved in insertion order. */
@@ -279,6 +284,10 @@ export class RecentRequests implements CountedRequests {
     if (this.#requests.get(id) !== request) return;
     if (previous === undefined) this.#requests.delete(id);
     else this.#requests.set(id, previous);
+  }
+
+  get hasEntries(): boolean {
+    return this.#requests.size > 0;
   }
 
   entries(): TransactionsState['counted'] {
@@ -311,6 +320,8 @@ export class PushedRequests implements CountedRequests {
     for (const { id, request, previous } of this.#added.splice(0).reverse())
       this.#all.restore(id, request, previous);
   }
+
+  readonly hasEntries = false;
 
   /** Not part of a reader's state: the readers of a source share them. */
   entries(): TransactionsState['counted'] {
