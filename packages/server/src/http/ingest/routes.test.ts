@@ -10,6 +10,7 @@ import { sign } from '@wafstat/signer';
 import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { CHUNK_LINES_MAX, LINE_BYTES_MAX, LineBlock } from '../../ingest/lines.ts';
 import { Pipeline } from '../../ingest/pipeline.ts';
@@ -224,9 +225,9 @@ test('a push counts like a file: in any parts, compressed or not, aborted anywhe
         if (aborts.length === 0) expect(first.body).toEqual(expected.response);
       },
     ),
-    { numRuns: 25 },
+    { numRuns: scaled(25) },
   );
-}, 120_000);
+});
 
 test('a push is a 503 if the store fails halfway, and a retry with its key counts the missing chunks', async () => {
   const body = events(5 * CHUNK_LINES_MAX);
