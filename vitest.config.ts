@@ -78,7 +78,7 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: LongFilesFirst },
     projects: [
-      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000, ...COMMON } },
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 120_000, ...COMMON } },
       {
         test: {
           name: 'stores',

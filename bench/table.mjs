@@ -16,11 +16,15 @@ export function markdownTable(rows) {
   return ['| what | median | spread | goal | reached |', '|---|---|---|---|---|', ...lines].join('\n');
 }
 
+/** Instead of figures, if the HTTP layer shed all requests to a candidate. */
+const SHED = 'shed';
+
 /** Responses per second of all candidates, and their share of the limit. */
 export function speedTable(speed) {
   const names = candidateNames(speed);
   const lines = Object.entries(speed).map(([query, speeds]) => {
     const columns = names.map((name) => {
+      if (median(speeds[name]) === 0) return SHED;
       const share = median(speeds[name].map((per_s, round) => per_s / speeds.limit[round]));
       return `${Math.round(median(speeds[name])).toLocaleString('en')} (${share.toPrecision(2)})`;
     });
@@ -32,7 +36,10 @@ export function speedTable(speed) {
 /** More about one view: `{speed, p99, cpu_us}`, each `{view: {candidate: [one per round]}}`. */
 export function viewTable(view, { speed, p99, cpu_us }) {
   const lines = candidateNames(speed).map((name) => {
-    const columns = [speed, p99, cpu_us].map((figures) => short(median(figures[view][name])));
+    const isShed = median(speed[view][name]) === 0;
+    const columns = [speed, p99, cpu_us].map((figures) =>
+      isShed ? SHED : short(median(figures[view][name])),
+    );
     return `| ${[name, ...columns].join(' | ')} |`;
   });
   const columns = ['responses per second', '99th percentile, ms', 'processor time per response, us'];

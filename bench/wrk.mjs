@@ -43,7 +43,10 @@ export async function generateLoad({ directory, address, requests, seconds, rate
   };
 }
 
-/** A request is its bytes, or those around the range that ends now, and the length of the range. */
+/**
+ * A request is its bytes, or those around the range that ends now, and the length of the range. Ranges are up to a second
+ * shorter, so that those sent in the same millisecond differ: else the service would send some of them from its cache.
+ */
 function luaScript(requests, pause_ms) {
   const list = requests.map(({ path, headers, range_ms }) => {
     const fields = Object.entries(headers).map(([name, value]) => `[${lua(name)}]=${lua(value)}`);
@@ -67,14 +70,15 @@ function init()
   end
   math.randomseed(os.time())
 end
-local at = 0
+local at, sent = 0, 0
 function request()
   at = at % #requests + 1
   local r = requests[at]
   if type(r) == "string" then return r end
   ffi.C.gettimeofday(clock, nil)
   local now = tonumber(clock.s) * 1000 + math.floor(tonumber(clock.us) / 1000)
-  return string.format("%sfrom=%.0f&to=%.0f%s", r[1], now - r[3], now, r[2])
+  sent = sent % 1000 + 1
+  return string.format("%sfrom=%.0f&to=%.0f%s", r[1], now - r[3] + sent, now, r[2])
 end
 ${pause_ms > 0 ? `function delay() return math.floor(-${pause_ms} * math.log(1 - math.random()) + 0.5) end` : ''}
 function done(summary, latency)

@@ -7,15 +7,17 @@ import { spawnSync } from 'node:child_process';
 import {
   copyFileSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
@@ -25,14 +27,20 @@ const bundle = join(compiled, 'bundle');
 /** Native modules cannot be bundled; `pg` tries to load `pg-native`, which we do not use. */
 const EXTERNAL = ['lmdb', '@node-rs/argon2', 'pg-native'];
 
-/** Files that a module finds by its own place, like package.json, stay where they are. */
+/** Files that run in threads, by the URL that starts them. They are in the bundle, beside the main file. */
+const THREADS = { './parser-thread.js': 'ingest/parser-thread.js' };
+
+/** Files that a module finds by its own place, like package.json, stay where they are. Threads do not. */
 const ownUrls = {
   name: 'own-urls',
   transform(code, id) {
     if (!id.startsWith(compiled)) return null;
     const url = `new URL(${JSON.stringify(relative(bundle, id))}, import.meta.url).href`;
-    // Except threads, which are in the bundle.
-    return code.replaceAll(/(?<!'\.\/parser-thread\.js', )import\.meta\.url/g, url);
+    return code.replaceAll(/(?:new URL\(['"]([^'"]*\.js)['"], )?import\.meta\.url/g, (text, thread) => {
+      if (thread === undefined) return url;
+      if (THREADS[thread] === undefined) throw new Error(`${id} starts ${thread}: add it to THREADS`);
+      return text;
+    });
   },
 };
 
@@ -59,8 +67,11 @@ const unused = {
 
 /** The directory is `dist/bundle` of a copy of packages/server, or of itself. */
 export async function bundleTo(directory) {
+  const threads = Object.fromEntries(
+    Object.values(THREADS).map((path) => [basename(path, '.js'), join(compiled, path)]),
+  );
   const building = await rolldown({
-    input: { main: join(compiled, 'main.js'), 'parser-thread': join(compiled, 'ingest/parser-thread.js') },
+    input: { main: join(compiled, 'main.js'), ...threads },
     cwd: root,
     platform: 'node',
     external: EXTERNAL,
@@ -80,9 +91,18 @@ export async function bundleTo(directory) {
   writeFileSync(join(unfinished, 'package.json'), '{"type":"commonjs"}\n');
   copyFileSync(join(root, 'scripts/bundle-loader.cjs'), join(unfinished, 'load.js'));
   addCompiledCode(unfinished);
-  rmSync(directory, { recursive: true, force: true });
-  cpSync(unfinished, directory, { recursive: true });
+  replace(directory, unfinished);
   rmSync(unfinished, { recursive: true });
+}
+
+/** Commands may start meanwhile, so the directory is missing only between two renames. */
+function replace(directory, source) {
+  const [copy, old] = [`${directory}.new`, `${directory}.old`];
+  for (const left of [copy, old]) rmSync(left, { recursive: true, force: true });
+  cpSync(source, copy, { recursive: true });
+  if (existsSync(directory)) renameSync(directory, old);
+  renameSync(copy, directory);
+  rmSync(old, { recursive: true, force: true });
 }
 
 /** With a fixed seed, so that the same sources give the same bytes. */

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Api, sum } from './api.ts';
 import { CATEGORIES, pointEnds } from './oracle.ts';
+import { scaled } from './random.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
 const MINUTE_MS = 60_000;
@@ -79,7 +80,7 @@ describe('the range', () => {
           expect((left[name] ?? 0) + (right[name] ?? 0)).toBe(n);
         }
       }),
-      { numRuns: 100 },
+      { numRuns: scaled(100) },
     );
   });
 
@@ -176,7 +177,7 @@ describe('the points of a timeline', () => {
           expect(timeline.attacks.map(({ time }) => time)).toEqual(ends);
         },
       ),
-      { numRuns: 60 },
+      { numRuns: scaled(60) },
     );
     const { requests, attacks } = await api.timeline(`from=1000&to=${MINUTE_MS * 2}`);
     expect([...requests, ...attacks].map(({ num }) => num)).toEqual([0, 0, 0, 0]);

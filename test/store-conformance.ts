@@ -20,6 +20,7 @@ import {
   type TopQuery,
   wholeHours,
 } from '../packages/server/src/store/store.ts';
+import { scaled } from './random.ts';
 
 /** `topKeys`: how many values a top list may keep per hour. */
 type Create<T extends StoreUnderTest> = (now: () => number, topKeys?: number) => Promise<T>;
@@ -118,7 +119,7 @@ interface Effort {
 }
 
 function runs(cases: number, { share = 1 }: Effort): number {
-  return Math.ceil(Math.max(cases * share, share > 0.5 ? Math.min(cases, 30) : 1));
+  return scaled(Math.max(cases * share, share > 0.5 ? Math.min(cases, 30) : 1));
 }
 
 /** What our code decides, between statements that the other tests run too: it cannot depend on the engine's release. */

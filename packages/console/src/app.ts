@@ -17,7 +17,7 @@ export interface App {
   zone: Zone;
   /** Navigates. `push` adds a history entry, `replace` does not. */
   go(change: Partial<View>, mode?: HistoryMode): void;
-  /** Created since the page was loaded, by project ID: to show one again, none is created. */
+  /** Keys created since the page was loaded, by project ID. The first-run page shows them again. */
   ingestKeys: Map<string, IngestKey>;
   /** By the clock of the service, in milliseconds since the epoch. */
   now(): number;

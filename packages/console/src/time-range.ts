@@ -13,7 +13,7 @@ export const RANGE_DAYS_MAX = 3_653;
  * figure. Rare ones are `inMenu`, with the custom range.
  */
 export const PRESETS = {
-  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous 1 h', lengthMs: HOUR_MS },
+  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
   '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 h', lengthMs: 6 * HOUR_MS },
   '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 h', lengthMs: DAY_MS },
   '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 d', days: 7 },

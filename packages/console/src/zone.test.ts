@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { scaled } from '../../../test/random.ts';
 import {
   allOffsets,
   formatOffset,
@@ -87,7 +88,7 @@ test('segments cover the range, and each has one offset', () => {
           expect(formatOffset(zone.offsetAt(time))).toBe(segment.offset);
       }
     }),
-    { numRuns: 50 },
+    { numRuns: scaled(50) },
   );
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../test/random.ts';
 import {
   canonicalHeaders,
   canonicalPath,
@@ -91,7 +92,7 @@ describe('query', () => {
       fc.property(fc.oneof(plain, nearlyPlain), (query) => {
         expect(canonicalQuery(query)).toBe(recodedQuery(query));
       }),
-      { numRuns: 2_000 },
+      { numRuns: scaled(2_000) },
     );
 
     function joined(pairs: readonly (readonly [string, string])[]): string {

@@ -218,7 +218,7 @@ function ZonePicker() {
       <Icon name="globe" />
       <select
         aria-label="Time zone"
-        title={`Times are in ${name}. A named time zone follows clock changes, and its offset here is that of now.`}
+        title={`Times are in ${name}. A named time zone follows clock changes. The offset shown is the current one.`}
         value={timezone ?? ''}
         onChange={(event) => go({ timezone: event.currentTarget.value || null })}
       >

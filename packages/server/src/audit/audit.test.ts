@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
 import { AUDIT_FILE_BYTES_MAX, openAuditFile } from './audit-file.ts';
@@ -118,7 +119,7 @@ describe('the audit file', () => {
         writeFileSync(join(directory, 'audit.log'), bytes);
         for (const record of await records()) expect(record).toBe('damaged');
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 });

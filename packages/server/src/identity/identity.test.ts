@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { type Identity, openIdentity } from './identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
@@ -324,7 +325,7 @@ describe('an exchange', () => {
         clock.now = first;
         expect(await authenticator.checkToken(text)).toBe('expired');
       }),
-      { numRuns: 15 },
+      { numRuns: scaled(15) },
     );
   });
 

@@ -23,6 +23,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { openLog } from './byte-stream.ts';
@@ -620,9 +621,9 @@ test('every line is counted once, in any order of writes, rotations, compression
       expect(await requests()).toBe(written);
       await one.close();
     }),
-    { numRuns: 150 },
+    { numRuns: scaled(150) },
   );
-}, 120_000);
+});
 
 test('a link to the newest dated file is followed from file to file', async () => {
   const dated = (day: number) => join(directory, `access-2026070${day}.log`);
@@ -753,7 +754,7 @@ test('two followers and an ingest of the same file count each line once', async 
         await both.b.close();
       },
     ),
-    { numRuns: 60 },
+    { numRuns: scaled(60) },
   );
 });
 

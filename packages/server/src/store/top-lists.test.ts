@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
 import { RecordWriter } from './cells.ts';
 import { compareTopItems, type TopItem, type TopList } from './store.ts';
@@ -179,7 +180,7 @@ describe('a summary', () => {
         expect(list.items).toEqual(expected.sort(compareTopItems));
         expect(list.attacks).toBe(totalOf(counts));
       }),
-      { numRuns: 200 },
+      { numRuns: scaled(200) },
     );
   });
 
@@ -203,7 +204,7 @@ describe('a summary', () => {
         const limit = 1 + (seed % 8);
         expect(listOf(encoded, { ...options, limit }).items).toEqual(list.items.slice(0, limit));
       }),
-      { numRuns: 200 },
+      { numRuns: scaled(200) },
     );
   });
 
@@ -218,7 +219,7 @@ describe('a summary', () => {
         const list = listOf(drawn.map(summarize), { categories: selected, keysMax });
         expectBounds(list, counts, sliced + totalOf(counts) / (keysMax + 1));
       }),
-      { numRuns: 200 },
+      { numRuns: scaled(200) },
     );
   });
 

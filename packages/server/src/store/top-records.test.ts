@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../event.ts';
 import { TOP_LISTS, type TopList, type TopListName } from './store.ts';
 import { hostPrefix, KeyHash, TopMerge } from './top-lists.ts';
@@ -112,7 +113,7 @@ test('an hour keeps its bounds, whether its record is joint or divided, and is e
         }
       },
     ),
-    { numRuns: 25 },
+    { numRuns: scaled(25) },
   );
   expect(Math.min(joint, divided)).toBeGreaterThan(2);
 });

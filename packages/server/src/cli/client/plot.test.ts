@@ -2,6 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { gridEdges } from '../../statistics/timeline.ts';
 import {
   plotCategories,
@@ -92,7 +93,7 @@ describe('the plot of a timeline', () => {
             expect(stripVTControlCharacters(line).length).toBeLessThanOrEqual(columns);
         },
       ),
-      { numRuns: 100 },
+      { numRuns: scaled(100) },
     );
   });
 
@@ -230,7 +231,7 @@ describe('the plot of a timeline by category', () => {
           }
         },
       ),
-      { numRuns: 100 },
+      { numRuns: scaled(100) },
     );
   });
 
@@ -330,7 +331,7 @@ describe('columns of a timeline', () => {
           }
         },
       ),
-      { numRuns: 300 },
+      { numRuns: scaled(300) },
     );
   });
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { openAuditFile } from '../../audit/audit-file.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -191,7 +192,7 @@ test('malformed credentials are a 401, whatever their bytes', async () => {
       // 429 after too many of them.
       expect((await read(app, authorization, { remoteAddress: '::1' })).status).not.toBe(200);
     }),
-    { numRuns: 30 },
+    { numRuns: scaled(30) },
   );
 });
 

@@ -12,12 +12,13 @@ import { scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
 import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
 import { createApp } from '../app.ts';
 
-const RUNS = 200 * Number(process.env.FUZZ_SCALE ?? 1);
+const RUNS = scaled(200);
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const HOST = 'waf.example.com';

@@ -2,6 +2,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
@@ -177,7 +178,7 @@ describe('a response', () => {
           expect(cached.headers.etag).toBe(computed.headers.etag);
         }
       }),
-      { numRuns: 30 },
+      { numRuns: scaled(30) },
     );
   });
 });

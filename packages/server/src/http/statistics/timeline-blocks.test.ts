@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
 import type { Store } from '../../store/store.ts';
@@ -114,7 +115,7 @@ describe('a timeline from blocks', () => {
           }
         }
       }),
-      { numRuns: 60 },
+      { numRuns: scaled(60) },
     );
   });
 

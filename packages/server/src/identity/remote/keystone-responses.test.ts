@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { IdentityUnavailable } from '../errors.ts';
 import {
   readDomain,
@@ -136,6 +137,6 @@ test('any response is either understood or an IdentityUnavailable', () => {
         }
       }
     }),
-    { numRuns: 2_000 },
+    { numRuns: scaled(2_000) },
   );
 });

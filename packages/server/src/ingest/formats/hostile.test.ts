@@ -4,6 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { fixtureLines } from '../../../fixtures/read-fixture.ts';
 import { DROP_REASONS } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -167,7 +168,7 @@ describe.each(FORMAT_NAMES)('as %s', (format) => {
     );
     fc.assert(
       fc.property(fc.array(line, { maxLength: 8 }), (lines) => check(format, lines)),
-      { numRuns: 60 },
+      { numRuns: scaled(60) },
     );
   });
 
@@ -175,7 +176,7 @@ describe.each(FORMAT_NAMES)('as %s', (format) => {
     const lines = fc.array(fc.oneof(fc.constantFrom(...LINES), half), { maxLength: 60 });
     fc.assert(
       fc.property(lines, (some) => check(format, some)),
-      { numRuns: 40 },
+      { numRuns: scaled(40) },
     );
   });
 });
@@ -243,7 +244,7 @@ function edited(log: Buffer, { kind, at, length, bytes }: Edit): Buffer {
 }
 
 const NOW = Date.UTC(2026, 10, 15);
-const LOG_RUNS = 30 * Number(process.env.FUZZ_SCALE ?? 1);
+const LOG_RUNS = scaled(30);
 
 /** Gives no result of its own. */
 function isHeader(line: string): boolean {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { gridEdges } from '../../statistics/timeline.ts';
 import { type CellPlan, planCells, type Slots } from './plan.ts';
 
@@ -42,7 +43,7 @@ describe('the plan of a query', () => {
           points((time) => naivePointOf(edges, time)),
         );
       }),
-      { numRuns: 500 },
+      { numRuns: scaled(500) },
     );
   });
 

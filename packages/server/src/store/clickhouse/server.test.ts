@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { renderLiterals } from './server.ts';
 
 describe('literals', () => {
@@ -25,7 +26,7 @@ describe('literals', () => {
         const read = /^CAST\('((?:[^'\\\0]|\\['\\0])*)' AS String\)$/.exec(literal)?.[1];
         expect(read?.replace(/\\(.)/gs, (_, one) => (one === '0' ? '\0' : one))).toBe(text);
       }),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
 import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
@@ -87,7 +88,7 @@ describe('a damaged record', () => {
         }, table);
         expectEqualOrDamaged(await results(path), expected);
       }),
-      { numRuns: 60 },
+      { numRuns: scaled(60) },
     );
   });
 
@@ -104,7 +105,7 @@ describe('a damaged record', () => {
         writeFileSync(path, flipped);
         expectEqualOrDamaged(await results(path), expected);
       }),
-      { numRuns: 40 },
+      { numRuns: scaled(40) },
     );
   });
 
@@ -196,7 +197,7 @@ describe('repair', () => {
         expect((await verifyStatistics(path)).findings).toEqual([]);
         expect(await results(path)).toEqual(expected);
       }),
-      { numRuns: 30 },
+      { numRuns: scaled(30) },
     );
   });
 
@@ -308,7 +309,7 @@ describe('a truncated file', () => {
         }
         rmSync(path);
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 });
