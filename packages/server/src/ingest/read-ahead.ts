@@ -35,7 +35,7 @@ export class ReadAhead {
     this.#filling = this.#fillAfter(Promise.resolve());
   }
 
-  /** The next chunk. Its memory is valid until the next call. Null before a chunk that the caller must read itself. */
+  /** The next chunk. Its memory is valid until the next call, or `stop`. Null before a chunk that the caller must read itself. */
   async next(): Promise<ParsedChunk | null> {
     if (this.#last !== null) this.#parsers.returnMemory(this.#last.memory);
     this.#last = null;
@@ -64,6 +64,8 @@ export class ReadAhead {
   async stop(): Promise<void> {
     this.#hasEnded = true;
     await this.#filling.catch(() => {});
+    if (this.#last !== null) this.#parsers.returnMemory(this.#last.memory);
+    this.#last = null;
     for (const parsed of await Promise.allSettled(this.#parsing)) {
       if (parsed.status === 'fulfilled') this.#parsers.returnMemory(parsed.value.memory);
     }
