@@ -8,6 +8,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { BROWSERS, findBrowser } from '../scripts/components.mjs';
 import { server as serverPackage } from './paths.mjs';
 import { Processes } from './processes.mjs';
 
@@ -35,7 +36,7 @@ const { address } = await processes.start(process.execPath, [
   'warn',
 ]);
 const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium',
+  executablePath: findBrowser() ?? BROWSERS[0],
   args: ['--no-sandbox', '--disable-gpu'],
 });
 try {

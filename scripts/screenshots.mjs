@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
+import { BROWSERS, findBrowser } from './components.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const PROGRAM = join(root, 'packages/server/bin/wafstat.js');
@@ -31,7 +32,7 @@ const demo = spawn(
   },
 );
 const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium',
+  executablePath: findBrowser() ?? BROWSERS[0],
   args: ['--no-sandbox', '--disable-gpu'],
 });
 try {

@@ -1,14 +1,13 @@
-/** Global setup: one browser (Chromium of Debian) and one demo for all console tests of a run. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+/** Global setup: one browser (Chromium of Debian) and one demo for all tests of a run that need them. */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import type { TestProject } from 'vitest/node';
+import { BROWSERS, findBrowser } from '../scripts/components.mjs';
 import { Process } from './process.ts';
 
-/** The shell has the same engine without the windows, which took a third of the browser's processor time. */
-const PROGRAMS = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'];
-const PROGRAM = PROGRAMS.find((path) => existsSync(path));
+const PROGRAM = findBrowser();
 
 /** Without a browser, console tests are skipped, except in CI. */
 export const HAS_BROWSER = PROGRAM !== undefined || process.env.CI === 'true';
@@ -38,7 +37,6 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  if (!HAS_BROWSER) return async () => {};
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-demo-'));
   const data = join(directory, 'data');
   const process = new Process(['demo', '--data', data, '--listen', '127.0.0.1:0']);
@@ -48,13 +46,15 @@ export default async function setup(project: TestProject): Promise<() => Promise
     rmSync(directory, { recursive: true });
   };
   try {
-    const executablePath = PROGRAM ?? PROGRAMS[0] ?? '';
-    const launching = chromium.launchServer({ executablePath, args, timeout: 120_000 });
+    const executablePath = PROGRAM ?? BROWSERS[0] ?? '';
+    const launching = HAS_BROWSER
+      ? chromium.launchServer({ executablePath, args, timeout: 120_000 })
+      : undefined;
     const [browser, demo] = await Promise.all([launching, readDemo(process, data)]);
-    project.provide('browser', browser.wsEndpoint());
+    if (browser) project.provide('browser', browser.wsEndpoint());
     project.provide('demo', demo);
     return async () => {
-      await Promise.all([browser.close(), stop()]);
+      await Promise.all([browser?.close(), stop()]);
     };
   } catch (error) {
     await stop();

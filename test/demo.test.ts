@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { login } from './api.ts';
-import { HAS_BROWSER } from './console-setup.ts';
 import { eventually, wholeLines } from './process.ts';
 import { Sandbox } from './sandbox.ts';
 
@@ -14,40 +13,37 @@ beforeEach(() => {
 });
 afterEach(() => sandbox.clear());
 
-test.skipIf(!HAS_BROWSER)(
-  'the demo shows progress, has 30 days of traffic, and new events keep arriving',
-  async () => {
-    const { address, project_id, account, directory, stderr } = inject('demo');
-    expect(stderr).toContain('Generating sample traffic');
-    const api = await login(address, { ...account, project_id });
-    const now = Date.now();
-    const sum = async (from: number, to: number) => {
-      const { requests } = await api.getJson<{ requests: { num: number }[] }>(
-        `waf/event/timeline?from=${from}&to=${to}`,
-      );
-      return requests.reduce((total, { num }) => total + num, 0);
-    };
-    for (const day of [1, 15, 29])
-      expect(await sum(now - day * DAY_MS, now - (day - 1) * DAY_MS)).toBeGreaterThan(10_000);
-    await eventually(
-      async () => (await sum(now + 1_000, now + DAY_MS)) > 0 || undefined,
-      'new events',
-      240_000,
+test('the demo shows progress, has 30 days of traffic, and new events keep arriving', async () => {
+  const { address, project_id, account, directory, stderr } = inject('demo');
+  expect(stderr).toContain('Generating sample traffic');
+  const api = await login(address, { ...account, project_id });
+  const now = Date.now();
+  const sum = async (from: number, to: number) => {
+    const { requests } = await api.getJson<{ requests: { num: number }[] }>(
+      `waf/event/timeline?from=${from}&to=${to}`,
     );
-    // Top lists are kept for 30 days, also in the demo, and their response says so.
-    await eventually(async () => {
-      const query = `from=${now - 90 * DAY_MS}&to=${now}`;
-      const { from } = await api.getJson<{ from: number }>(`waf/overviews/attack/ip?${query}`);
-      return from >= now - 30 * DAY_MS || undefined;
-    }, 'the retention of top lists');
-    const second = await sandbox.run(['demo', '--data', directory, '--listen', '127.0.0.1:0']);
-    expect(second).toMatchObject({ status: 1, stdout: '' });
-    expect(wholeLines(second.stderr)).toEqual([
-      `wafstat: another process uses ${directory}, perhaps a running demo: stop it, or use another directory`,
-    ]);
-    await login(address, { ...account, project_id });
-  },
-);
+    return requests.reduce((total, { num }) => total + num, 0);
+  };
+  for (const day of [1, 15, 29])
+    expect(await sum(now - day * DAY_MS, now - (day - 1) * DAY_MS)).toBeGreaterThan(10_000);
+  await eventually(
+    async () => (await sum(now + 1_000, now + DAY_MS)) > 0 || undefined,
+    'new events',
+    240_000,
+  );
+  // Top lists are kept for 30 days, also in the demo, and their response says so.
+  await eventually(async () => {
+    const query = `from=${now - 90 * DAY_MS}&to=${now}`;
+    const { from } = await api.getJson<{ from: number }>(`waf/overviews/attack/ip?${query}`);
+    return from >= now - 30 * DAY_MS || undefined;
+  }, 'the retention of top lists');
+  const second = await sandbox.run(['demo', '--data', directory, '--listen', '127.0.0.1:0']);
+  expect(second).toMatchObject({ status: 1, stdout: '' });
+  expect(wholeLines(second.stderr)).toEqual([
+    `wafstat: another process uses ${directory}, perhaps a running demo: stop it, or use another directory`,
+  ]);
+  await login(address, { ...account, project_id });
+});
 
 test('an address in use is reported before anything is created', async () => {
   const other = new Sandbox();

@@ -11,6 +11,7 @@ import {
   tokenRequest,
 } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
+import { scaled } from './random.ts';
 import { Sandbox } from './sandbox.ts';
 import { freePort } from './web-server.ts';
 
@@ -155,7 +156,7 @@ describe('on SIGTERM', () => {
     ['two workers', ['--workers', '2']],
   ])('%s under load: no connection is reset', async (_, settings) => {
     const installation = await sandbox.init();
-    for (let stop = 0; stop < 2; stop++) {
+    for (let stop = 0; stop < scaled(2); stop++) {
       const server = await sandbox.serve(settings, { group: true });
       const api = await login(server.address, installation);
       const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;

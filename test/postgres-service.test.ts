@@ -6,12 +6,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { type Api, call, type HttpResponse, login, sum } from './api.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
-import { Random } from './random.ts';
+import { Random, scaled } from './random.ts';
 import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
 const START = Date.now() - 3_600_000;
 const RANGE = `from=${START}&to=${START + 1_000_000}`;
-const RESTARTS = 4;
+const RESTARTS = scaled(4);
 
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `h${i % 7}.example`, attack: 'xss' }));

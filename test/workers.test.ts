@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { beginTokenRequest, call, login, stopsListening, tokenRequest } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
+import { scaled } from './random.ts';
 import { ndjson, Sandbox, type Server } from './sandbox.ts';
 
 let sandbox: Sandbox;
@@ -88,7 +89,7 @@ test('a worker that hangs is killed and replaced', async () => {
 
 test('no worker outlives a killed parent or keeps the store locked', async () => {
   const installation = await sandbox.init();
-  for (let round = 1; round <= 2; round++) {
+  for (let round = 1; round <= scaled(2); round++) {
     const server = await serveTwo();
     const pids = await callUntilServedBy(server, 2);
     const { project, token } = await login(server.address, installation);
