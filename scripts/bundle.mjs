@@ -5,6 +5,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import {
+  chmodSync,
   copyFileSync,
   cpSync,
   existsSync,
@@ -80,6 +81,8 @@ export async function bundleTo(directory) {
   // As deep in the package as the final place, so that it finds what it needs and can run.
   mkdirSync(join(compiled, '../.cache'), { recursive: true });
   const unfinished = mkdtempSync(join(compiled, '../.cache/bundle-'));
+  // All users can run the program.
+  chmodSync(unfinished, 0o755);
   const { output } = await building.write({
     dir: unfinished,
     format: 'cjs',
