@@ -13,8 +13,8 @@ export interface FlakyProxy {
   release(): void;
   /** How many times the server has sent something since `hold`. */
   held(): number;
-  /** Cuts a connection at the response to such a request. */
-  cutAfter(isRequest: (chunk: Buffer) => boolean): void;
+  /** Cuts a connection instead of sending such a response to such a request. */
+  cutAt(isRequest: (chunk: Buffer) => boolean, isResponse: (chunk: Buffer) => boolean): void;
   stop(): Promise<void>;
 }
 
@@ -26,7 +26,8 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
   let fails = true;
   let held: (() => void)[] | null = null;
   let isFirstHeld: ((chunk: Buffer) => boolean) | undefined;
-  let isLast: (chunk: Buffer) => boolean = () => false;
+  let isLastRequest: (chunk: Buffer) => boolean = () => false;
+  let isLastResponse: (chunk: Buffer) => boolean = () => false;
   const server = createServer((near) => {
     const far = connect(Number(port), hostname);
     for (const socket of [near, far]) {
@@ -39,9 +40,9 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
       // The server may continue for a while with what it has received.
       setTimeout(() => far.destroy(), 20 * random());
     };
-    let isOver = false;
+    let wasRequested = false;
     near.on('data', (chunk) => {
-      isOver ||= isLast(chunk);
+      wasRequested ||= isLastRequest(chunk);
       if (isFirstHeld?.(chunk)) held ??= [];
       if (fails && random() < cutRate / 2) {
         // Only a part of the request arrives.
@@ -51,7 +52,7 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     });
     far.on('data', (chunk) => {
       // The request was executed, but its response is lost.
-      if (isOver || (fails && random() < cutRate)) cut();
+      if ((wasRequested && isLastResponse(chunk)) || (fails && random() < cutRate)) cut();
       else if (held) held.push(() => near.write(chunk));
       else near.write(chunk);
     });
@@ -76,8 +77,9 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
       for (const send of waiting) send();
     },
     held: () => held?.length ?? 0,
-    cutAfter(isRequest) {
-      isLast = isRequest;
+    cutAt(isRequest, isResponse) {
+      isLastRequest = isRequest;
+      isLastResponse = isResponse;
     },
     async stop() {
       for (const socket of sockets) socket.destroy();

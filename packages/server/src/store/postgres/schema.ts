@@ -306,33 +306,33 @@ export async function inPartitions<T>(
       // Also if time was freed and the partition was dropped: the next try reads up to when.
       const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
       if (!isMissing || tries === PARTITION_TRIES) throw error;
-      const [row] = await database.run<{ freed: number }>('SELECT freed_before AS freed FROM retention');
-      const freed = row?.freed ?? 0;
-      await createPartitions(
-        database,
-        names,
-        [...times()].filter((time) => time + MINUTE_MS > freed),
-      );
+      await createPartitions(database, names, times());
     }
   }
 }
 
-/** Creates the missing partitions for these times. Attaching does not block queries and appends. */
+/**
+ * Creates the missing partitions for these times, except freed ones. Attaching does not block queries and appends. The
+ * lock makes `dropPartitions` see what this creates, or this see what was freed.
+ */
 async function createPartitions(
   database: Database,
   names: readonly PartitionedTable['name'][],
   times: Iterable<number>,
 ): Promise<void> {
-  const wanted = new Map<string, { table: PartitionedTable; number: number }>();
-  for (const time of times) {
-    for (const table of PARTITIONED) {
-      if (!names.includes(table.name)) continue;
-      const number = Math.floor(time / table.partitionMs);
-      wanted.set(partitionName(table, number), { table, number });
-    }
-  }
   await database.transaction(async (run) => {
     await lockSchema(run, database.schema);
+    const [row] = await run<{ freed: number }>('SELECT freed_before AS freed FROM retention');
+    const freed = row?.freed ?? 0;
+    const wanted = new Map<string, { table: PartitionedTable; number: number }>();
+    for (const time of times) {
+      if (time + MINUTE_MS <= freed) continue;
+      for (const table of PARTITIONED) {
+        if (!names.includes(table.name)) continue;
+        const number = Math.floor(time / table.partitionMs);
+        wanted.set(partitionName(table, number), { table, number });
+      }
+    }
     for (const [name, { table, number }] of wanted) {
       if (await hasTable(run, database.schema, name)) continue;
       const [first, end] = [number, number + 1].map((each) => (each * table.partitionMs) / table.unitMs);
@@ -354,12 +354,15 @@ export async function dropPartitions(
 ): Promise<void> {
   for (const table of PARTITIONED) {
     if (!names.includes(table.name)) continue;
-    const rows = await database.run<{ name: string }>(
-      `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-       JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
-       WHERE n.nspname = $1 AND p.relname = $2`,
-      [database.schema, table.name],
-    );
+    const rows = await database.transaction(async (run) => {
+      await lockSchema(run, database.schema);
+      return run<{ name: string }>(
+        `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+         JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
+         WHERE n.nspname = $1 AND p.relname = $2`,
+        [database.schema, table.name],
+      );
+    });
     const end = Math.floor(before / table.partitionMs);
     for (const { name } of rows) {
       if (stop?.aborted) return;
