@@ -437,12 +437,14 @@ describe('the embedded store', () => {
     await store.close();
     const path = join(directory, 'statistics.mdb');
     const schema = openSchema(path);
-    const { timeline: count } = createCounters(schema);
+    const lookups = createLookups(schema);
+    const { timeline: count } = createCounters(schema, undefined, lookups);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     const { link: _, ...more } = { ...batch, id: 'more' };
     schema.root.transactionSync(() => appendGroup(schema, [more], NOW, 100));
+    lookups.changes.forget();
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
     await schema.root.close();
     await destroy();
