@@ -66,7 +66,7 @@ export function serviceRoutes(
       method: 'GET',
       url: '/',
       schema: { hide: true },
-      /** The console for browsers, the versions for API clients that are given only the base address. */
+      /** Browsers get the console; API clients that know only the base address get the versions. */
       async handler(request, reply) {
         // The links depend on the Host header, so no shared cache may keep them.
         reply.header('Vary', 'Accept').header('Cache-Control', 'no-store');
@@ -81,7 +81,7 @@ export function serviceRoutes(
   ];
 }
 
-/** Readiness is public, so the response gives the reason without paths; the log has all of it. */
+/** Readiness is public, so the response gives the reason without paths; the log has the whole message. */
 async function checkWrites(store: Store, identity: Identity | RemoteIdentity): Promise<void> {
   try {
     await store.checkWrites();

@@ -40,7 +40,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // Read before the counts: if they change in between, the response only looks older than it is.
         const version = await store.version(query);
         const content = await compute(query);
-        // `today` is another range tomorrow, which may have the same version.
+        // Tomorrow, `today` is another range, which may have the same version.
         if (rawQuery.recent !== undefined) return contentResponse(content);
         const { project, from, to } = query;
         const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
