@@ -106,7 +106,7 @@ export type Passwords = ReturnType<typeof createPasswords>;
 
 const hash = async (password: string): Promise<string> => (await argon2()).hash(password, ARGON2_COST);
 
-/** Of the process, because it takes as long as a login. Computed on first use: most commands check no password. */
+/** One per process, because hashing takes as long as a login. Computed on first use: most commands check no password. */
 let dummyHash: Promise<string> | null = null;
 
 export function createPasswords() {

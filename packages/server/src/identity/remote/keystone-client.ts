@@ -46,7 +46,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
           'the password is wrong, or the user has no role on the system',
       );
     }
-    // A wafstat, for example: earlier releases accepted one here.
+    // From a wafstat, for example, which earlier releases accepted here.
     if (response.statusCode === 400) {
       throw new ServiceUserRejected(
         'Keystone issues no tokens for the system: --identity-url must be the address of a Keystone v3',

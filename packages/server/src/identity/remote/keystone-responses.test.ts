@@ -63,7 +63,7 @@ describe('a token', () => {
 describe('an access key', () => {
   const pair = { access: 'AK', secret: 'SK' };
 
-  test('is for one project, and rejected without', () => {
+  test('is for one project, and rejected without one', () => {
     expect(readKey(credential(pair), 'AK')).toMatchObject({
       user_id: 'u1',
       project_id: 'p1',
