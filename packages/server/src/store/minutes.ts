@@ -34,7 +34,7 @@ function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>
     end = start + 1;
     while (end < events.length && events[end] === event) end++;
     const { time, hostId, count } = event;
-    if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`count is ${count}`);
+    if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`an event has the count ${count}`);
     const minute = Math.floor(time / MINUTE_MS);
     const cell = time - minute * MINUTE_MS;
     let hosts = minutes.get(minute);

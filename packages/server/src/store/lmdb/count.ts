@@ -38,8 +38,8 @@ import {
 } from './schema.ts';
 
 /**
- * `hosts` undefined: the whole project. Returns the points of the first row, then those of the next; in a promise if
- * there is so much to read that other work needs a turn in between.
+ * Counts the whole project if `hosts` is undefined. Returns the points row by row; in a promise if there is so much to read
+ * that other work needs a turn in between.
  */
 export type Counter = (
   project: string,
@@ -49,7 +49,7 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. */
+/** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
@@ -65,9 +65,9 @@ const SELECTIONS_MAX = 10_000;
 const ABSENCES_MAX = 10_000;
 
 /**
- * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
- * requests, attacks by category, and blocked attacks by category; those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
- * the sum of the others.
+ * The rows of a timeline are requests and attacks; a distribution has one row per category. The rows of `byCategory` are
+ * requests, attacks by category, and blocked attacks by category. Those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
+ * which is the sum of the others.
  */
 export function createCounters(
   schema: Schema,
@@ -145,8 +145,8 @@ function createCounter(
   sliceMs: number,
 ): Counter {
   /**
-   * Of a single point, such as that of a distribution, only the sum of each row is cached. Not of minutes: their running
-   * totals are short, and a range that ends now moves on every minute.
+   * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
+   * running totals are short, and a range that ends now moves on every minute.
    */
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
@@ -268,7 +268,7 @@ export function readChanges(
   read?: ReadOptions,
 ): number {
   if (level === EXACT.id) {
-    // Has no counter of its own.
+    // Exact records have no change counter of their own.
     return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
   }
   const found = changesOf(schema.cells, level, chunk, read);
@@ -330,7 +330,7 @@ export interface Selected {
   scopes: readonly number[];
   /** Their host IDs. Empty for the whole project. */
   ids: readonly string[];
-  /** Under which the chunk cache has their sums. Undefined: not worth caching. */
+  /** The key of their sums in the chunk cache; undefined if they are not worth caching. */
   key: number | undefined;
 }
 

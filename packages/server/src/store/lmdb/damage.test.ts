@@ -345,7 +345,7 @@ async function withoutChecksums(change = (value: Buffer) => value): Promise<stri
   const path = copy();
   const { root, version, meta } = openTables(path);
   for (const name of [...root.getKeys()].map(String)) {
-    // Newer than checksums.
+    // Top lists are newer than checksums.
     if (name === 'top-lists') continue;
     const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
     const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });

@@ -21,7 +21,7 @@ import {
   type Schema,
 } from './schema.ts';
 
-/** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
+/** How many new names one transaction registers, in 20 ms. Only a batch of a flood or a large import has more. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
 
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */

@@ -255,7 +255,7 @@ export function lmdbStore(
   };
 }
 
-/** Other errors than those of LMDB are bugs. */
+/** Errors that do not come from LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
   if (error instanceof CommitFailed)
     return new StoreNotWritable(error.message, error.trouble, {

@@ -18,7 +18,7 @@ import type { Level } from './levels.ts';
 /** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
 export const STORAGE_VERSION = 2;
 
-/** Can be read. The first start of this release upgrades it to STORAGE_VERSION. */
+/** Files of this version can be read. The first start of this release upgrades them to STORAGE_VERSION. */
 const VERSION_WITHOUT_CHECKSUMS = 1;
 
 export interface ProjectRecord {
@@ -138,7 +138,7 @@ function checkVersion(schema: Schema, path: string): void {
   commitSync(path, root, () => {
     // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
-    // Tells this file from another one that was at this path before.
+    // Distinguishes this file from an earlier one at the same path.
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);
     if (version === undefined) meta.putSync('peaks', 0);
