@@ -65,7 +65,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       throw malformed('roles must be an object: lists of roles by project ID');
     const scopes = new Set(scopesOf(domainId));
     const entries = Object.entries(given).map(([scope, roles]): [string, Role[]] => {
-      if (!scopes.has(scope)) throw malformed('roles contains an ID that is no project of the domain');
+      if (!scopes.has(scope)) throw malformed('roles contains an ID that is not a project of the domain');
       if (!Array.isArray(roles) || !roles.every(isRole))
         throw malformed(`roles must contain lists of: ${ROLES.join(', ')}`);
       return [scope, [...new Set(roles)]];
