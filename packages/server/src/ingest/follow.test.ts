@@ -770,7 +770,7 @@ test('a file that grows in many small steps has one chunk', async () => {
   await one.close();
 });
 
-/** Crashes during a look, after so many appends; the one that fails may be stored or not. */
+/** Crashes during a look, after this many appends; the one that fails may be stored or not. */
 async function crash(one: Follower, appends: number, isStored: boolean): Promise<void> {
   const { append } = store;
   let left = appends;

@@ -64,7 +64,7 @@ export class Follower {
   readonly #options: FollowOptions;
   readonly #path: string;
   #live: Tail | null = null;
-  /** Rotated, but possibly still being written to. */
+  /** Files that are rotated, but possibly still being written to. */
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
   #followed: FollowedState | null = null;
@@ -84,7 +84,7 @@ export class Follower {
     this.#path = resolve(options.path);
   }
 
-  /** Counts new lines, once per call. True if there may be more right away. */
+  /** Counts the new lines once. Returns true if there may already be more. */
   async look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
@@ -222,7 +222,7 @@ export class Follower {
     }
   }
 
-  /** True if the file is kept open because a process may still write to it. */
+  /** Returns true if the file is kept open, because a process may still write to it. */
   async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
     const { identity, isCompressed } = await identify(handle);
     if (identity === null) {

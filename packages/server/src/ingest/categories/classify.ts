@@ -42,7 +42,7 @@ export interface Classification {
   /** The rule ID; '' if the message was cut before it. */
   rule: string;
   points: number;
-  /** Null if the rule alone is no attack. */
+  /** Null if the rule alone is not an attack. */
   category: Category | null;
   /** The evidence, in a few words. */
   because: string;
@@ -91,7 +91,7 @@ export function classify(rule: Rule, overrides: Overrides): Classification {
   return result;
 }
 
-/** For a rule without points, whose category follows from the log or from a vendor's names. */
+/** Classifies a rule without points, whose category follows from the log or from a vendor's names. */
 export function judgement(rule: string, category: Category, because: string): Classification {
   return { rule, points: 0, category, because };
 }
@@ -143,7 +143,7 @@ function byVerdict(
   blocked: boolean,
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
-  // Rule 901001 denies every request if CRS is not set up: that is no attack.
+  // Rule 901001 denies every request if CRS is not set up: that is not an attack.
   const isSetUp = distinct.some((each) => each.denied && !each.verdict);
   // A verdict based on a rule that the operator excluded is excluded too.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);

@@ -1,7 +1,7 @@
 /** How CRS rules map to categories: data that can be printed, documented and discussed. classify.ts applies it. */
 import type { Category } from '../../event.ts';
 
-/** Raise it whenever a rule may get another category than before. */
+/** Increase it whenever the category of a rule may change. */
 export const TABLE_VERSION = 2;
 
 /** The first of these that applies decides the category of a rule. */

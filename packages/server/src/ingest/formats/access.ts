@@ -17,7 +17,7 @@ export const access: TextFormat = {
    */
   parse(line, { commonTime }) {
     for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
-      // The client chooses the user name, which may hold a time, but no quote can follow that.
+      // The client chooses the user name, which may contain a time, but no quote can follow it.
       if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
       const time = commonTime.parseAt(line, at + 1);
       if (time === null) continue;

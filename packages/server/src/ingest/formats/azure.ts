@@ -128,7 +128,7 @@ function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | un
 }
 
 function accessRecord(properties: JsonObject, time: number): Reading {
-  // A request between two Front Door locations: the client's request has its own object.
+  // A request between two Front Door locations. The client's request has its own object.
   if (lowerText(properties.isReceivedFromClient) === 'false' || properties.isReceivedFromClient === false) {
     return dropped('same_request');
   }

@@ -136,7 +136,7 @@ export interface Field {
   name: string;
   kind: 'time' | 'number' | 'word' | 'text';
   time: TimeVariable | null;
-  /** The lower, the better it names the host; null if it does not. */
+  /** The lower the rank, the better the variable names the host; null if it does not. */
   hostRank: number | null;
   /** A character that ends the value and belongs to the next one. */
   until: string | null;

@@ -2,7 +2,7 @@
 import { BoundedCache } from '../../cache.ts';
 
 export interface LocalZone {
-  /** As `parseZone` accepts it. */
+  /** The text that `parseZone` accepts. */
   readonly name: string;
   /** Converts a local time, given as if it were UTC, to milliseconds since the epoch. */
   toUtc(localMs: number): number;
@@ -12,7 +12,7 @@ export interface LocalZone {
   state?(): ZoneState | null;
 }
 
-/** Where in an ambiguous hour a log is. */
+/** The position of a log in an ambiguous hour. */
 export interface ZoneState {
   /** When the clock was set back, in milliseconds since the epoch. */
   changeAt: number;
