@@ -21,11 +21,11 @@ export const REQUESTS = 0;
 export const FIRST_CATEGORY = 1;
 export const FIRST_BLOCKED = 32;
 /**
- * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only in counters, and only if it is above 1: a
- * group with counts but no peak has the peak 1. Cells of these series merge by the larger value.
+ * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only counters have peaks, and only those above 1: a
+ * group with counts but no peak has the peak 1. Merging cells of these series keeps the larger value.
  */
 export const FIRST_PEAK = 64;
-/** For records without a checksum. */
+/** The limit for records without a checksum. */
 const SERIES_MAX = 127;
 
 export const GROUPS = Object.values(OVERVIEW_GROUPS);
@@ -480,7 +480,7 @@ function mergeSection(
   let cell = -1;
   let pending = false;
   let count = 0;
-  // Cells before the first addition are copied as they are: mostly all of them, because traffic is live.
+  // Cells before the first addition are copied as they are: usually all of them, because traffic is live.
   let copied = start;
   while (!pending && old.at < oldEnd) {
     const token = old.number();

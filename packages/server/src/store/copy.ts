@@ -4,10 +4,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { HOUR_MS, NO_SOURCE, type Store, type TimeRange, wholeHours } from './store.ts';
 
 const DAY_MS = 86_400_000;
-/** Takes edges off every grid, so that exact milliseconds are compared too. */
+/** Moves edges off every grid, so that exact milliseconds are compared too. */
 const ODD_MS = 12_345_678;
 
-/** The target store has counts of its own, which a copy would be added to. Nothing was changed. */
+/** The target store has counts of its own, to which a copy would be added. Nothing was changed. */
 export class CopyConflict extends Error {}
 
 /**
@@ -99,7 +99,7 @@ export async function differences(
   return found;
 }
 
-/** By host ID: a sum of hashes, because stores have the slices in different orders. */
+/** Hashes by host ID. Hashes of slices are added up, because stores have them in different orders. */
 async function hashTopLists(
   store: Store,
   project: string,

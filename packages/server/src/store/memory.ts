@@ -48,10 +48,10 @@ interface Project {
   events: Event[];
   mentions: Mention[];
   hosts: Host[];
-  /** Under the IDs of `deletedHostId`. */
+  /** Deleted hosts, under the IDs of `deletedHostId`. */
   deletedHosts: Host[];
   sources: Source[];
-  /** By source name. */
+  /** Batches by source name. */
   batches: Map<string, BatchRecord[]>;
   followed: FollowedPath[];
 }

@@ -82,7 +82,7 @@ export class RetentionPolicy {
     }
     const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
     const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
-    // Without a delay: they have addresses, and those who set the time count on it.
+    // Without a delay: top lists contain addresses, and operators rely on their retention time.
     const topListsBefore = now - this.#times.topListsMs;
     await this.#store.prune(horizon, { freeBefore, topListsBefore, ...(stop && { stop }) });
     const next = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : {};

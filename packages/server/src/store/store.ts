@@ -15,7 +15,7 @@ import {
 } from '../event.ts';
 
 export interface Store {
-  /** For a store in a file: tells the file from another one at the same path. */
+  /** For a store in a file: distinguishes the file from another one at the same path. */
   readonly fileId?: number;
 
   /**
@@ -62,16 +62,15 @@ export interface Store {
    * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
    * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N are the `attacks` of all categories: every
    * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
-   * values, errors can be larger by N / 65,537. `attacks` is always exact. If there
-   * is too much to read, the result covers only the last hours of the range, and says so; rejects with QueryTooLarge if the
-   * last hour alone has too much.
+   * values, errors can be larger by N / 65,537. `attacks` is always exact. If there is too much to read, the result covers
+   * only the last hours of the range, and says so; rejects with QueryTooLarge if the last hour alone has too much.
    */
   top(query: TopQuery): Promise<TopList>;
 
   /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
-   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null: the
-   * store cannot tell.
+   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null if
+   * the store does not know the version.
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
@@ -135,8 +134,8 @@ export interface Store {
   putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
 
   /**
-   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. Of each hour, the slice of
-   * the project is the last.
+   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. In each hour, the slice of
+   * the project comes last.
    */
   topSlices(project: string): AsyncIterable<TopSlice[]>;
 
@@ -180,13 +179,13 @@ export interface Selection {
   hosts?: readonly string[] | undefined;
 }
 
-/** Milliseconds since the epoch, `to` excluded. */
+/** Milliseconds since the epoch; `to` is exclusive. */
 export interface TimeRange {
   from: number;
   to: number;
 }
 
-/** What top lists rank. `sources` are addresses, those of IPv6 by their /64 network. */
+/** What top lists rank. `sources` are addresses; IPv6 addresses count by their /64 network. */
 export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 
 /** How many values a list keeps per hour, and project or host. */
@@ -210,13 +209,13 @@ export interface TopList {
   to: number;
   /** `from` is later than the range and the horizon require: earlier hours would have been too much to read. */
   shortened?: true;
-  /** Attacks that have a value in this list, exact. */
+  /** The exact number of attacks that have a value in this list. */
   attacks: number;
-  /** The number of different values (of URLs: pairs of host and URL). */
+  /** The number of distinct values (for URLs: pairs of host and URL). */
   distinct: number;
   /**
-   * `estimate`: the standard error is 2.3 %. `minimum`: there are at least this many, which is all that the store can
-   * tell about some categories of an hour with more than k values.
+   * `estimate`: the standard error is 2.3 %. `minimum`: there are at least this many, which is all that the store knows
+   * about some categories of an hour with more than k values.
    */
   distinctIs: 'exact' | 'estimate' | 'minimum';
   /** A value that is not kept has at most this many attacks. 0: all values are kept. */
@@ -227,7 +226,7 @@ export interface TopList {
 
 export interface TopItem {
   key: string;
-  /** In `urls` only: the same URL on two hosts is two items. Null: without a registered host. */
+  /** In `urls` only: the same URL on two hosts is two items. Null if the attacks have no registered host. */
   hostId?: string | null;
   /** The item has at least this many attacks. */
   count: number;
@@ -237,11 +236,11 @@ export interface TopItem {
 
 /** The top lists of one hour, of the project or a host. */
 export interface TopSlice {
-  /** Null: the project. As long as an hour is small, its slice has those of all hosts. */
+  /** Null for the project. As long as an hour is small, the slice of the project contains those of all hosts. */
   hostId: string | null;
   /** Hours since the epoch. */
   hour: number;
-  /** As in top-records.ts. */
+  /** Encoded as in top-records.ts. */
   record: Uint8Array;
 }
 
@@ -258,7 +257,7 @@ export function wholeHours({ from, to }: TimeRange): TimeRange {
   return { from: Math.floor(from / HOUR_MS) * HOUR_MS, to: Math.ceil(to / HOUR_MS) * HOUR_MS };
 }
 
-/** What `top` covers: the whole hours of a range, less those that begin before the horizon. */
+/** What `top` covers: the whole hours of a range, except those that begin before the horizon. */
 export function coveredHours(range: TimeRange, horizon: number): TimeRange {
   const { from, to } = wholeHours(range);
   const end = Math.max(from, to);
@@ -285,7 +284,7 @@ export interface Retention {
   horizon: number;
   /** The horizon cannot move back beyond this. */
   freedBefore: number;
-  /** The time of the newest event of any project. Null: there is none, or the store cannot tell cheaply. */
+  /** The time of the newest event of any project; null if there is none, or if finding it would be expensive. */
   newestEvent: number | null;
   note: RetentionNote | null;
   /** The clock of the database, for a store that several machines share. */
@@ -502,7 +501,7 @@ export interface Source {
   last_seen: number | null;
 }
 
-/** Can have personal data, so it is kept no longer than top lists. */
+/** May contain personal data, so it is kept no longer than top lists. */
 export interface DropExample {
   text: string;
   /** When the line was dropped. */
@@ -619,7 +618,7 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
   let previous: Event | null = null;
   for (const event of counted) {
-    // The access lines of one host and second are the same object many times.
+    // Consecutive access lines of one host and second share one event object.
     if (event === previous) continue;
     previous = event;
     if (event.time < first) first = event.time;
@@ -640,7 +639,7 @@ export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
   return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
 }
 
-/** Events with this total count, for `events`: a single one may be too large. */
+/** Events that add up to this total, for `events`: a single event could exceed EVENT_COUNT_MAX. */
 export function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
   for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
     yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };

@@ -11,11 +11,11 @@ import { CATEGORIES } from '../event.ts';
 import { NumberReader, type RecordWriter } from './cells.ts';
 import type { TopItem, TopList, TopListName } from './store.ts';
 
-/** Numbers of categories and their counts, in turns. */
+/** Category numbers and their counts, alternating. */
 export type CategoryCounts = number[];
 
 interface Entry {
-  /** Since the value was inserted. */
+  /** The counts since the value was inserted. */
   counts: CategoryCounts;
   /** The value had at most this many attacks before it was inserted. */
   error: number;
@@ -26,7 +26,7 @@ interface Evictions {
   error: number;
   /** Attacks of evicted values by category. */
   lost: number[];
-  /** Of all values that were evicted, some of which may be back. */
+  /** A sketch of all values that were evicted, some of which may be back. */
   sketch: Uint8Array;
 }
 
@@ -67,7 +67,7 @@ export class TopSummary {
     const count = ranked.length - keysMax;
     const error = ranked[count - 1] ?? 0;
     this.#evictions.error = error;
-    // Of equal values, the last ones go: sorting them by key would take longer than all the rest.
+    // Among equal counts, the last values are evicted: sorting them by key would take longer than everything else here.
     let staying = ranked.lastIndexOf(error) + 1 - count;
     for (const [key, entry] of this.entries) {
       const most = mostOf(entry);
@@ -147,11 +147,11 @@ class SummaryReader {
   readonly counts: CategoryCounts = [];
   readonly #reader: NumberReader;
   readonly #key: Buffer;
-  /** Of the prefix, and of it with the key. */
+  /** The length of the prefix, and of the prefix with the key. */
   readonly #start: number;
   #end = 0;
 
-  /** `prefix`: of all keys. */
+  /** `prefix` is put before all keys. */
   constructor(bytes: Uint8Array, prefix = '') {
     this.#key = Buffer.allocUnsafe(KEY_BYTES_MAX + 3 * prefix.length);
     this.#start = this.#key.write(prefix);
@@ -245,7 +245,7 @@ interface MergedItem {
 /** A merge of more than twice as many values evicts the least frequent ones, so that no query needs much memory. */
 const MERGED_KEYS_MAX = 65_536;
 
-/** Generators of a merge yield after so many items, about a millisecond of work. */
+/** Generators of a merge yield after this many items, about a millisecond of work. */
 const ITEMS_PER_STEP = 2_048;
 
 /** The sum of slices: of hours, hosts, or both. Generators do the work in steps, between which other work can run. */
@@ -255,15 +255,15 @@ export class TopMerge {
   readonly #hash: KeyHash;
   readonly #keysMax: number;
   #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
-  /** Of values that are not kept, and maybe of others. */
+  /** A sketch of the values that are not kept, and maybe of others. */
   #sketch: Uint8Array | null = null;
-  /** Of all values. */
+  /** A sketch of all values. */
   #fullSketch: Uint8Array | null = null;
-  /** Whether a slice cannot tell how many values with the selected categories it has lost. */
+  /** Whether it is unknown how many values with the selected categories a slice has lost. */
   #hasUnknown = false;
   #error = 0;
   #attacks = 0;
-  /** Roughly, for caches. */
+  /** The approximate memory, for caches. */
   bytes = 0;
 
   /** `categories`: null selects all. */
@@ -319,7 +319,7 @@ export class TopMerge {
     }
   }
 
-  /** As in Misra and Gries: all items lose as much as the first one that goes, and those without any rest go. */
+  /** As in Misra and Gries: all items lose the count of the first one that goes; those with nothing left are evicted. */
   *#evict(): Generator<void, void> {
     this.#sketch ??= new Uint8Array(REGISTERS);
     const rests = new Float64Array(this.#items.size);
@@ -436,7 +436,7 @@ function* selectNth(values: Float64Array, n: number): Generator<void, number> {
   }
 }
 
-/** Of an item in a merge, besides its key. */
+/** The memory of an item in a merge, besides its key. */
 const ITEM_BYTES = 120;
 
 /**
@@ -453,7 +453,7 @@ function toItem(list: TopListName, key: string): { key: string; hostId?: string 
   return { key: key.slice(end + 1), hostId: end === 0 ? null : key.slice(0, end) };
 }
 
-/** Of a HyperLogLog sketch, a byte each. The standard error is 1.04 / sqrt(2048) = 2.3 %. */
+/** The registers of a HyperLogLog sketch, a byte each. The standard error is 1.04 / sqrt(2048) = 2.3 %. */
 const REGISTERS = 2_048;
 const REGISTER_BITS = 11;
 

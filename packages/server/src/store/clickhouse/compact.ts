@@ -33,7 +33,7 @@ export interface CompactionSettings {
   /** A day is compacted when it has this many new attempts, and as many new rows as it had before, but at least `rowsMin`. */
   attemptsMin: number;
   rowsMin: number;
-  /** Also when it has a quarter of the attempts, and no new one for this long. */
+  /** A day is also compacted when it has a quarter of the attempts, and no new one for this long. */
   idleMs: number;
   /** How long to keep rows that were replaced. */
   replacedMs: number;
@@ -208,7 +208,7 @@ async function insertSums(
   return new Map(inserted.map(({ day, n }) => [Number(day), Number(n)]));
 }
 
-/** The switch. False if the attempt was aborted. */
+/** Replaces the old rows. Resolves to false if the attempt was aborted. */
 async function replace(
   database: Database,
   attempt: Attempt,
@@ -255,7 +255,7 @@ async function replace(
   });
 }
 
-/** Aborted attempts whose rows cannot count any more, because of the floors of their days. */
+/** Deletes aborted attempts whose rows can no longer count, because of the floors of their days. */
 function forgetAborted(run: Database['run'], project: string): Promise<unknown> {
   return run(
     `DELETE FROM attempts a WHERE a.project = $1 AND a.aborted AND a.days IS NOT NULL AND NOT EXISTS (
@@ -319,7 +319,7 @@ export async function deleteReplaced(
   }
 }
 
-/** Forgets what is about days that were freed, and numbers that were lost in a failover long before them. */
+/** Deletes the records of freed days, and of numbers that were lost in a failover long before them. */
 export async function forgetBefore(database: Database, freedBefore: number): Promise<void> {
   await database.run('DELETE FROM days WHERE day < $1', [dayOf(freedBefore)]);
   await database.run(
@@ -356,7 +356,7 @@ export class Compactor {
     this.#timer.unref();
   }
 
-  /** Looks at all projects, also for those that other processes have left behind. */
+  /** Looks at all projects, including those that other processes have left behind. */
   async addAll(): Promise<void> {
     const rows = await this.#database.run<{ project: string }>(
       `SELECT project FROM days WHERE attempts * 4 >= $1 UNION SELECT project FROM attempts`,
@@ -367,7 +367,7 @@ export class Compactor {
 
   async #pass(): Promise<void> {
     const { signal } = this.#stop;
-    // Failures concern only space and time, and must not end the process. The next pass tries again.
+    // Failures cost only space and time, and must not end the process. The next pass tries again.
     await deleteReplaced(this.#database, this.#shards, this.#settings).catch(() => {});
     for (const project of [...this.#projects]) {
       this.#projects.delete(project);

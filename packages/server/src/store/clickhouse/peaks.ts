@@ -12,7 +12,7 @@ import { LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
 
 const SECOND_MS = 1_000;
-/** Above this many cells, the busiest seconds are not searched: 5 s on two busy cores with ClickHouse 18.16. */
+/** A query of more cells is refused: this many take 5 s on two busy cores with ClickHouse 18.16. */
 const CELLS_MAX = 50_000_000;
 
 const GROUPS = Object.values(OVERVIEW_GROUPS);

@@ -7,7 +7,7 @@ import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
 import { metaValue, recordName, type Schema } from './schema.ts';
 
-/** Bounds the memory for a part to some megabytes. */
+/** Bounds the memory for a part to a few megabytes. */
 const EVENTS_PER_PART = 20_000;
 const BATCHES_PER_PART = 1_000;
 

@@ -113,7 +113,7 @@ export class GroupTopLists {
       };
       for (const { hostId, record } of addToRecords(hosts, read, project, keysMax)) {
         const of = scopeOf(hostId);
-        // A joint record that is split may contain a deleted host, whose attacks remain in the record of the project.
+        // A divided joint record may contain a deleted host, whose attacks remain in the record of the project.
         if (of !== undefined) putRecord(schema, hour, of, record);
       }
     }

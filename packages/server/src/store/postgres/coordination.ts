@@ -38,7 +38,7 @@ export async function lockProject(run: Run, project: string): Promise<ProjectSta
   return rows[0] as ProjectState;
 }
 
-/** Without a lock. */
+/** Reads the state without a lock. */
 export async function readProject(run: Run, project: string): Promise<ProjectState> {
   const rows = await run<Row<ProjectState>>(
     `SELECT coalesce(p.hosts, 0) AS hosts, coalesce(p.sources, 0) AS sources, coalesce(p.appends, 0) AS appends,
@@ -205,7 +205,7 @@ export class GroupPlan {
     }
   }
 
-  /** Those that count. */
+  /** The events that count. */
   events(): Event[] {
     return this.#counted.flat();
   }
@@ -218,7 +218,7 @@ export class GroupPlan {
     return this.#state.appends;
   }
 
-  /** Everything but the counts. */
+  /** Writes everything but the counts. */
   writes(run: Run, project: string): Promise<unknown>[] {
     let { sources } = this.#state;
     const numbers = new Map<string, number>();

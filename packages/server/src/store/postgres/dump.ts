@@ -7,7 +7,7 @@ import { EXACT, NO_HOST } from './schema.ts';
 import { readSegment } from './segments.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
-/** Bounds the memory for a part to some megabytes. */
+/** Bounds the memory for a part to a few megabytes. */
 const BYTES_PER_PART = 65_536;
 const MINUTES_PER_PART = 1_000;
 

@@ -24,7 +24,7 @@ const NEW_NAMES_PER_TRANSACTION = 1_000;
 type HostRow = Host & Row;
 const COLUMNS = 'id, hostname, created';
 
-/** In statements that list hosts (see deletedHostId). */
+/** The condition of statements that list hosts (see deletedHostId). */
 export const NOT_DELETED = "id NOT LIKE 'deleted:%'";
 
 export function resolveHosts(
@@ -89,7 +89,7 @@ async function addHosts(
   return { ids: new Map([...ids].filter(([hostname]) => hostnames.has(hostname))), room };
 }
 
-/** The first derived ID that no host has. Nearly always the first, which `taken` knows. */
+/** The first derived ID that no host has. Nearly always it is the very first, which `taken` knows. */
 async function freeId(
   run: Run,
   project: string,
@@ -230,7 +230,7 @@ export async function hostsOfProject(database: Database, project: string): Promi
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 
-/** Also of a deleted host. */
+/** The ID of a host, also after its deletion. */
 function originalId({ id }: { id: string }): string {
   return isDeletedHost({ id }) ? id.slice(deletedHostId('').length) : id;
 }

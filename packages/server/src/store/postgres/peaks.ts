@@ -66,7 +66,7 @@ async function find(
   return peaks.finish();
 }
 
-/** Of all whole minutes. */
+/** Adds the seconds of all whole minutes. */
 async function addSeconds(run: Run, project: string, peaks: Peaks): Promise<void> {
   const { firstMinute, endMinute, cutMinutes } = peaks;
   const from =
@@ -93,7 +93,7 @@ async function addSeconds(run: Run, project: string, peaks: Peaks): Promise<void
   }
 }
 
-/** Of the whole range, or of one minute. */
+/** Adds the segments of the whole range, or of one minute. */
 async function addSegments(
   run: Run,
   project: string,
@@ -194,7 +194,7 @@ class Peaks {
     accumulate(record, this.#runs, ROW_OF, this.#points.length, this.#sums);
   }
 
-  /** A record of seconds, of a whole minute. */
+  /** Adds a record of the seconds of a whole minute. */
   addSeconds(record: Uint8Array): void {
     accumulate(record, WHOLE_SECONDS, ROW_OF, this.#points.length, this.#sums);
   }

@@ -133,7 +133,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
         await pruneExamples(database, topListsBefore, stop);
-        // Rows first: a backup delays the dropping of partitions, maybe for hours.
+        // Deletes rows first: a backup can delay the dropping of partitions for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
         await prune(database, before, freeBefore, stop, (freed) =>
           dropPartitions(database, ['segments', 'rollups'], freed, stop),
