@@ -18,7 +18,7 @@ const TEXT_LENGTH_MAX = 256;
  */
 const CHANGES_BURST = 100;
 const CHANGES_REFILL_MS = 1_000;
-/** Refused logins of known and of unknown users each, at once: enough to see what an attack looks like. */
+/** Refused logins at once, separately for known and unknown users: enough to see what an attack looks like. */
 const REFUSALS_BURST = 20;
 /** Then 1,440 lines a day each, under 1 MB together, so that the trail still covers two months. */
 const REFUSALS_REFILL_MS = 60_000;
@@ -173,7 +173,7 @@ export function randomId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** As JSON on one line, of limited length. */
+/** Formats a record as one line of JSON of limited length. */
 export function formatRecord(record: AuditRecord): string {
   const text = (value: AuditRecord) => printable(JSON.stringify(value, shorten));
   const whole = text(record);

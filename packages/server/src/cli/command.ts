@@ -33,7 +33,7 @@ interface Definition<O extends Options> {
   options: O;
   /** Problems between options, one sentence each; `values` has the options that are valid. */
   check?(values: Partial<Values<NoInfer<O>>>, source: Source<NoInfer<O>>, io: Io): readonly string[];
-  /** If options are invalid: further problems of the valid ones, which take longer to find. */
+  /** Called if some options are invalid. Finds problems of the valid ones that take longer to find. */
   inspect?(
     values: Partial<Values<NoInfer<O>>>,
     source: Source<NoInfer<O>>,
@@ -108,7 +108,7 @@ export function printList<T>(
   return 0;
 }
 
-/** The first column is on the left; `others` aligns the rest. */
+/** Aligns the first column left, and the rest as `others` says. */
 export function alignColumns(rows: readonly (readonly string[])[], others: 'left' | 'right'): string[] {
   const widths = rows[0]?.map((_, i) => rows.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), 0));
   const pad = (cell: string, i: number) =>

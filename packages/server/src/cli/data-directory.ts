@@ -12,7 +12,7 @@ import { type Io, UserError } from './command.ts';
 import { UsageError } from './options.ts';
 
 const MASTER_KEY_FILE = 'master.key';
-/** Replaces the file. Not an option, because `ps` shows options to everyone. */
+/** Replaces the master key file. Not an option, because `ps` shows options to everyone. */
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
@@ -121,7 +121,7 @@ export async function withEmbeddedIdentity<T>(
   }
 }
 
-/** Makes the current statistics file, or a new one, that of the data directory. */
+/** Accepts the current statistics file, or a new one, as that of the data directory. */
 export async function acceptStatistics(directory: string, world: World): Promise<void> {
   await withEmbeddedIdentity(directory, world, async (identity) => {
     const file = statisticsFile(directory);
@@ -166,7 +166,7 @@ function acceptCommand(directory: string): string {
   return `'wafstat repair --data ${directory} --accept-statistics'`;
 }
 
-/** Before LMDB maps the file: it crashes on a truncated one. */
+/** Call it before LMDB maps the file: LMDB crashes on a truncated one. */
 export function checkFile(file: string): void {
   try {
     checkDataFile(file);

@@ -313,7 +313,7 @@ function enabling(type: 'domain' | 'project' | 'user', disable: string): Command
   ];
 }
 
-/** Not an error: this command line needs no user, so it can add another administrator. */
+/** Not an error: the command line needs no user, so it can add another administrator. */
 async function warnOfLostAdministrators(
   administration: Administration,
   io: Io,
@@ -336,7 +336,7 @@ async function warnOfLostAdministrators(
     if (before.has(id)) continue;
     printLine(
       io.stderr,
-      `wafstat: the domain ${name} has no administrator any more: nobody can manage its users in the console. ` +
+      `wafstat: the domain ${name} no longer has an administrator: nobody can manage its users in the console. ` +
         `To add one, run 'wafstat user add NAME --domain ${name} --role admin'`,
     );
   }
