@@ -50,7 +50,7 @@ interface CacheLimits<K, V> {
 export class BoundedCache<K extends {}, V extends {}> {
   readonly #limits: CacheLimits<K, V>;
   readonly name: string;
-  /** Allocates space for all entries, so that a large cache is created when it is used: 20 ms for 100,000 entries. */
+  /** Created on first use, because it allocates space for all entries: 20 ms for 100,000 entries. */
   #entries: LRUCache<K, V> | null = null;
   hits = 0;
   misses = 0;

@@ -1,4 +1,4 @@
-/** Settings of the service: options that are environment variables, too, so that one environment file configures all. */
+/** Settings of the service. Every option is also an environment variable, so that one file can configure everything. */
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import {
@@ -32,13 +32,13 @@ export const TOP_LIST_OPTIONS = grouped('Top lists:', {
   ),
   topKeys: setting(
     '--top-keys <n>',
-    'how many different values a top list keeps per hour, and project or host; counts are exact up to this number',
+    'how many distinct values a top list keeps per hour, and project or host; counts are exact up to this number',
     integer(16, TOP_KEYS_MAX),
     { default: String(TOP_KEYS_DEFAULT) },
   ),
 });
 
-/** Of the listener and of requests. */
+/** Options of the listener and of requests. */
 export const SERVER_OPTIONS = {
   listen: setting(
     '--listen <[host:]port>',
@@ -242,7 +242,7 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   }),
 });
 
-/** Of every command that reads or writes statistics. */
+/** Options of every command that reads or writes statistics. */
 export const STORE_OPTIONS = {
   store: setting(
     '--store <lmdb|postgres|clickhouse>',
@@ -293,7 +293,7 @@ export const SERVICE_OPTIONS = {
 
 export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 
-/** Service options that contradict each other, for whatever part of them a command has. */
+/** Service options that contradict each other, among those that a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
   source: (name: 'postgresUrl' | 'clickhouseUrl') => 'cli' | 'env' | undefined,

@@ -1,4 +1,4 @@
-/** What parts of the service report to metrics, on diagnostics channels of Node.js: free while nobody subscribes. */
+/** What parts of the service report to metrics. Diagnostics channels of Node.js cost nothing while nobody subscribes. */
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
 
 class Signal<T> {

@@ -278,7 +278,7 @@ export async function whenAvailable<T>(
 
 /**
  * Opens the store and looks up the project. Without a data directory, the ID of a project needs no look-up: the identity
- * may be in Keystone. `waits`: for a database that is down.
+ * may be in Keystone. `waits`: whether to wait for a database that is down.
  */
 export async function withProject<T>(
   location: Location & { project: string },
@@ -359,7 +359,7 @@ export function clickhouseOptions(
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
     timeoutMs: values.clickhouseTimeout * 1_000,
-    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    // A different schema from that of the PostgreSQL store, so that `copy` can use both.
     postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
   };
 }

@@ -179,7 +179,7 @@ function tighten(path: string, dryRun: boolean): string[] {
 
 /** Room for thousands of identity changes, and for other programs. */
 const RESERVED_BYTES_MAX = 64 * 1_048_576;
-/** Of a small file system, this share. */
+/** On a small file system, this share is reserved. */
 const RESERVED_SHARE = 0.05;
 const MEASUREMENT_AGE_MS_MAX = 1_000;
 

@@ -246,7 +246,7 @@ describe('metrics of the store', () => {
     );
   });
 
-  test('have hosts up to the limit, the oldest first, and say how many there are more', async () => {
+  test('have hosts up to the limit, the oldest first, and say how many more there are', async () => {
     let now = START;
     const store = memoryStore(() => now++);
     const ids: string[] = [];

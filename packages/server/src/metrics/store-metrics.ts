@@ -13,7 +13,7 @@ import {
 } from '../store/store.ts';
 import type { Metrics } from './metrics.ts';
 
-/** Attackers with the role `ingest` can create sources, and administrators projects. */
+/** Bounds the metrics: users with the role `ingest` can create sources, and administrators can create projects. */
 const PROJECTS_MAX = 1_000;
 const SOURCES_MAX = 1_000;
 const MIN_AGE_MS = 1_000;
@@ -30,7 +30,7 @@ export interface ProjectLabels {
 interface StoreMetricsOptions {
   store: Store;
   metrics: Metrics;
-  /** Null: the project has been deleted. */
+  /** Null if the project has been deleted. */
   labelsOf(project: string): ProjectLabels | null;
   /** The names of the log formats. */
   formats: readonly string[];
@@ -91,13 +91,14 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
   };
 }
 
-/** `wasOmitted`: in the reading before, because of the limit. */
+/** `wasOmitted`: whether the previous reading left it out because of the limit. */
 type LabelledProject = ProjectSources & { labels: ProjectLabels; wasOmitted: boolean };
 
 /**
  * A counter that follows totals of the store. It starts at zero: after a restart, Prometheus takes the whole value of a
- * counter as its increase. A series that appears later is zero in its first scrape, so that rates see its first events.
- * What existed when the service started, or was over a limit before, starts with its total of now: its past is no increase.
+ * counter as its increase. A series that appears later is zero in its first scrape, so that rates include its first
+ * events. What existed when the service started, or was over a limit before, starts with its current total: its past is
+ * not an increase.
  */
 class Following {
   readonly #counter: Counter;
@@ -219,7 +220,7 @@ class CountedRange {
     read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
     const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
-    // Deletion may be late, and then move the horizon by hours at once. That of a new store is at the epoch.
+    // Deletion may be late, and then move the horizon by hours at once. The horizon of a new store is the epoch.
     const deletedNext = Math.max(horizon, now - this.#retentionMs);
     const next = startAfter(deletedNext);
     const from = this.#from ?? next;

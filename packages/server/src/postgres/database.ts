@@ -102,7 +102,7 @@ export class Database {
     });
   }
 
-  /** Runs one statement. `responseMs`: how long to wait for the response, if less than for others. */
+  /** Runs one statement. `responseMs` is how long to wait for the response, if not as long as by default. */
   async run<R extends Row>(sql: string, values: readonly Value[] = [], responseMs?: number): Promise<R[]> {
     return this.#with((run) => run<R>(sql, values), responseMs);
   }
@@ -136,8 +136,8 @@ export class Database {
   }
 
   /**
-   * Rejects if statements run in sessions of others, as with PgBouncer in transaction mode: their settings, and so their
-   * tables, may be those of another program.
+   * Rejects if statements run in the sessions of other clients, as with PgBouncer in transaction mode: their settings, and
+   * so their tables, may be those of another program.
    */
   async checkSessions(): Promise<void> {
     await this.#with(async (first) => {
@@ -276,8 +276,8 @@ const LOCK_TIMEOUT = '55P03';
 const UNAVAILABLE = /^(?:08...|57...|53...|40...|25P0[23]|58...|XX...)$/;
 
 /**
- * In one round trip. The settings override those of the server and of the user. Resolves to whether the session is that of
- * a connection pooler: the server has another process number than the one that it has announced.
+ * Prepares a session in one round trip. The settings override those of the server and of the user. Resolves to whether the
+ * session is that of a connection pooler: its process number then differs from the one that was announced.
  */
 async function prepareSession(
   client: pg.ClientBase,
@@ -328,7 +328,7 @@ function getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) 
 
 const names = new Map<string, string>();
 
-/** Prepared once per connection. Statement texts are constants, so there are few. */
+/** The name of a prepared statement, which is prepared once per connection. Statements are constants, so there are few. */
 function nameOf(sql: string): string {
   let name = names.get(sql);
   if (name === undefined) {

@@ -57,7 +57,7 @@ export type ConnectionSource = Source<ConnectionOptions>;
 
 export const DOMAIN_DEFAULT = 'default';
 
-/** Secrets are no options, because `ps` shows options to everyone. */
+/** Secrets are not options, because `ps` shows options to everyone. */
 const SECRETS = {
   ak: { name: 'secret access key', stdin: 'skStdin', variable: 'WAFSTAT_SK' },
   user: { name: 'password', stdin: 'passwordStdin', variable: 'WAFSTAT_PASSWORD' },

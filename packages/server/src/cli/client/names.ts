@@ -14,7 +14,7 @@ const TIMEOUT_MS = 60_000;
 
 type World = Pick<Io, 'now' | 'stop'>;
 
-/** The connection with the ID of its project, if that is a name. */
+/** The connection with the project ID in place of the project name. */
 export async function withProjectId(connection: Connection, io: World): Promise<Connection> {
   const { project, credentials } = connection;
   if (GENERATED_ID.test(project)) return connection;
@@ -134,7 +134,7 @@ function errorMessage({ status, body }: IdentityResponse): string {
   return typeof message === 'string' ? printable(message) : `the service returned status ${status}`;
 }
 
-/** The IDs of hosts that are given by ID or name. Only generated IDs are not checked: they need no request. */
+/** The IDs of hosts that are given by ID or name. Generated IDs are not checked, which saves a request. */
 export async function hostIds(
   client: Pick<Client, 'hosts'>,
   given: readonly string[] | undefined,

@@ -368,7 +368,7 @@ export function scaleLabel(value: number, { top }: Pick<Scale, 'top'>): string {
 }
 
 interface TimeTick {
-  /** From the left. */
+  /** The offset from the left. */
   cell: number;
   label: string;
 }
@@ -377,7 +377,7 @@ const TICK_STEPS_MS = [
   ...[1, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720].map((minutes) => minutes * MINUTE_MS),
   ...[1, 2, 4, 7, 14, 28, 56, 91, 182, 364, 728, 1_820].map((days) => days * DAY_MS),
 ];
-/** As long as `12:00` and `07-01`. */
+/** The length of `12:00` and `07-01`. */
 const LABEL_CELLS = 5;
 const LABEL_CELLS_LEFT = Math.floor(LABEL_CELLS / 2);
 const GAP_CELLS = 3;

@@ -39,7 +39,7 @@ function categories(value: string): AttackType[] {
 
 export const topCommand = command({
   name: `top <${Object.keys(LISTS).join('|')}>`,
-  description: 'show the sources, URLs, rules or countries of the most attacks; counts cover whole hours',
+  description: 'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
@@ -105,7 +105,7 @@ function renderer(kind: Kind, timezone: Timezone, range: QueryRange): Renderer<L
   };
 }
 
-/** Of URLs with the host, because the same path on two hosts is two items. */
+/** The name of a URL includes the host, because the same path on two hosts is two items. */
 function nameOf({ key, host = '' }: Item): string {
   return `${host}${key}`;
 }

@@ -85,7 +85,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     {
       path: 'event/attack/source',
       operationId: 'attackSources',
-      summary: 'List the sources of the most attacks',
+      summary: 'List the sources with the most attacks',
       description: BOUNDS,
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf({ ip: IP })],
