@@ -18,9 +18,9 @@ declare module 'fastify' {
 }
 
 export const TIMEOUTS = {
-  /** For the headers of a request. */
+  /** How long the headers of a request may take. */
   headersMs: 10_000,
-  /** For a whole request, unless it is a push (ingest/uploads.ts). */
+  /** How long a whole request may take, unless it is a push (ingest/uploads.ts). */
   requestMs: 60_000,
   /** Closes a connection on which no data moves during a request, for example because the client does not read. */
   stalledMs: 60_000,

@@ -9,7 +9,7 @@ import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';
 
-/** For all calls except pushes; far more than any of them needs. */
+/** The limit of all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
 
 const OUTCOME_UNKNOWN =

@@ -56,7 +56,7 @@ export function alsoForSessions(routes: readonly Route[]): Route[] {
   return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
-/** For tokens, secrets and the data of a session, which no cache may keep. */
+/** Forbids caching the response, for tokens, secrets and the data of a session. */
 export function notCached(route: Route): Route {
   return {
     ...route,

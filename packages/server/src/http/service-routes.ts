@@ -46,7 +46,7 @@ export function serviceRoutes(
         },
       },
       async handler(request) {
-        // First, so that load balancers stop sending requests before the listener closes.
+        // Checked first, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         if (identity.kind === 'remote') await identity.check();
@@ -92,7 +92,7 @@ async function checkWrites(store: Store, identity: Identity | RemoteIdentity): P
   }
 }
 
-/** In place of the console if identity is remote: Keystone has no sessions, and its users are managed with its own tools. */
+/** Replaces the console if identity is remote: Keystone has no sessions, and its users are managed with its own tools. */
 export function noConsoleRoutes(): Route[] {
   return ['/console', '/console/*'].map((url) => ({
     method: 'GET',

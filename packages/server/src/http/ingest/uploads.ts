@@ -15,7 +15,7 @@ const SLOW_MS_MAX = 30_000;
 const WAIT_MS_MAX = 20_000;
 
 interface BudgetOptions {
-  /** For all uploads together. */
+  /** The limit of all uploads together. */
   bytesMax: number;
   /** How many owners may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;

@@ -145,7 +145,7 @@ test('several changes in one call are made together, or not at all', async () =>
   expect(records.slice(1).map(({ action, outcome, object }) => [action, outcome, object.name])).toEqual([
     ['user.set_password', 'refused', 'admin'],
     ['user.disable', 'refused', 'admin'],
-    // Not created as enabled first.
+    // The user is created as disabled, not enabled first.
     ['user.add', 'done', 'bob'],
     ['user.add', 'done', 'alice'],
     ['user.set_password', 'done', 'alice'],

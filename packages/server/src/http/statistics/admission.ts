@@ -27,7 +27,7 @@ interface WaitingQuery {
 }
 
 export class Admission {
-  /** By project. */
+  /** The owners in this queue are projects. */
   readonly #waiting = new FairQueue<WaitingQuery>();
   readonly #countByUser = new Map<string, number>();
   readonly #now: () => number;
