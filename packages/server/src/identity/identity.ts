@@ -19,7 +19,7 @@ export interface Identity {
   administration: Administration;
   lookup: IdentityLookup;
   audit: AuditTrail;
-  /** On whose behalf `administration` acts. */
+  /** The actor on whose behalf `administration` acts. */
   actor: Actor;
   /** Rejects with IdentityUnavailable while changes fail. */
   checkWrites(): Promise<void>;

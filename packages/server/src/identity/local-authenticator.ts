@@ -177,7 +177,7 @@ export class LocalAuthenticator implements Authenticator {
     }
   }
 
-  /** For a user whose password was just checked. */
+  /** Call it only for a user whose password was just checked. */
   async startSession(user: User): Promise<NewSession | SignInRefusal> {
     const { sessions, devices, now } = this.#dependencies;
     const text = sessions.issue(user, now());
@@ -204,7 +204,7 @@ export class LocalAuthenticator implements Authenticator {
     return this.#store.change((write) => write.revoke(given, this.#now()));
   }
 
-  /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
+  /** Checks the password of a signed-in user before an important change. Throttled like a login. */
   async confirmPassword(
     { id }: User,
     password: string,

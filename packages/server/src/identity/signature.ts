@@ -65,7 +65,7 @@ export function parseSignature({ headers }: SignedRequest, now: number): ParsedS
 
 export type SignatureProblem =
   | { reason: 'body_differs' }
-  /** With the canonical request of the server, which client developers need; it holds no secret. */
+  /** Client developers need the canonical request of the server; it contains no secret. */
   | { reason: 'wrong_signature'; canonicalRequest: string };
 
 /** SHA-256 in hexadecimal digits, of a body that is hashed while it arrives. */

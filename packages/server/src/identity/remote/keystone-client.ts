@@ -153,7 +153,7 @@ function unexpectedStatus(status: number | undefined, call: string): UnexpectedI
   return new UnexpectedIdentityResponse(`Keystone responded ${status} to ${call}`);
 }
 
-/** With system scope, because callers come from all domains. */
+/** Requests a token with system scope, because callers come from all domains. */
 function tokenRequest({ name, domain, password }: ServiceUser) {
   return {
     auth: {
@@ -172,7 +172,7 @@ interface Call {
 }
 
 interface TransportLimits {
-  /** For the whole call, including the wait for a connection. */
+  /** The timeout of a whole call, including the wait for a connection. */
   timeoutMs: number;
   /** Further calls are refused, so that requests do not pile up when the service is slow. */
   callsMax: number;

@@ -12,7 +12,7 @@ import {
   readUser,
 } from './keystone-responses.ts';
 
-/** As Keystone 22 writes it. */
+/** A token as Keystone 22 writes it. */
 const TOKEN = {
   token: {
     methods: ['password'],
