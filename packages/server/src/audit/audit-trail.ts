@@ -91,7 +91,7 @@ export interface AuditTrail {
   admit(actor: Actor): void;
   /** Rejects with AuditUnavailable if the record cannot be written; the change must then not be made. */
   append(entry: AuditEntry): Promise<void>;
-  /** For refused or failed changes. Never rejects: a record that cannot be written is dropped. Need not be awaited. */
+  /** Records a refused or failed change. Never rejects: a record that cannot be written is dropped. Need not be awaited. */
   note(entry: AuditEntry): Promise<void>;
   /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;
@@ -159,7 +159,7 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
   };
 }
 
-/** For a change that is about to be made. */
+/** The entry of a change that is about to be made. */
 export function newAuditEntry(
   actor: Actor,
   action: AuditAction,
