@@ -25,7 +25,7 @@ export interface Io {
 }
 
 interface Definition<O extends Options> {
-  /** With its operands, like `host add <hostname>`. */
+  /** The name with its operands, such as `host add <hostname>`. */
   name: string;
   description: string;
   /** Shown below the options in the help text. */

@@ -19,7 +19,7 @@ const STATISTICS_FILE = 'statistics.mdb';
 
 export type World = Pick<Io, 'env' | 'now'>;
 
-/** For commands on the files of a data directory. */
+/** The directory of a command that works on its files. */
 export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'env'>): string {
   if (data !== undefined) return data;
   const store = env[STORE_OPTIONS.store.env];
@@ -91,7 +91,7 @@ export async function createDataDirectory<T>(
   }
 }
 
-/** For a directory without identity. */
+/** Throws if a directory without identity has statistics. */
 export function checkNoStatistics(directory: string): void {
   if (!existsSync(statisticsFile(directory))) return;
   throw new UserError(

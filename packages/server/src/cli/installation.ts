@@ -120,7 +120,7 @@ export async function withInstallation<T>(
   });
 }
 
-/** For commands that need no statistics. */
+/** Opens the identity for commands that need no statistics. */
 export async function withIdentity<T>(
   location: Location,
   world: World,
@@ -168,7 +168,7 @@ function postgresValues(location: Location): PostgresValues {
   return location;
 }
 
-/** For commands that do not need all records of the identity. */
+/** Opens the database for commands that do not need all records of the identity. */
 async function withDatabase<T>(
   location: Location,
   { env }: World,
@@ -232,7 +232,7 @@ export async function withAuditTrail<T>(
   return action(openAuditFile(data, world.now));
 }
 
-/** For processes with Keystone; without a directory if the store is external, too. */
+/** Opens the store for processes with Keystone; without a directory if the store is external, too. */
 export async function withStore<T>(
   directory: string | null,
   world: World,

@@ -144,7 +144,7 @@ async function firstStart(
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
   if (values.metricsListen) await checkCanListen('--metrics-listen', values.metricsListen);
   const { initialPasswordFile: path } = values;
-  // Created first, so that the password cannot get lost.
+  // Created first, so that the password cannot be lost.
   const file = path === undefined ? null : createPasswordFile(path);
   let created: Awaited<ReturnType<typeof initialise>> = null;
   try {

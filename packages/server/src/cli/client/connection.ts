@@ -282,7 +282,7 @@ function clientCredentials({ credentials }: Connection, now: () => number): Clie
     : credentials;
 }
 
-/** With the request ID, which finds the request in the log of the service. */
+/** The message includes the request ID, which identifies the request in the log of the service. */
 function serviceErrorMessage({ message, errorCode, requestId }: WafstatError): string {
   const ids = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
   // Text from the network must not control the terminal.

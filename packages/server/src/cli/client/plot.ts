@@ -27,7 +27,7 @@ export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Termina
   };
 }
 
-/** From `from` until just before `to`, in milliseconds since the epoch. */
+/** Milliseconds since the epoch; `to` is exclusive. */
 export interface QueryRange {
   from: number;
   to: number;
@@ -268,14 +268,14 @@ function headingOf(series: Series, columns: readonly Column[], offsetMs: number,
   return joinFitting(parts, cells);
 }
 
-/** As many as fit, the most important first. */
+/** Joins as many parts as fit, the most important first. */
 function joinFitting(parts: readonly string[], cells: number): string {
   return parts.reduce((heading, part) =>
     heading.length + part.length + 3 <= cells ? `${heading} · ${part}` : heading,
   );
 }
 
-/** From `start` until just before `end`. */
+/** A column covers the time from `start` to `end`, which is exclusive. */
 interface Column {
   start: number;
   end: number;
@@ -350,7 +350,7 @@ interface Scale {
 const SCALE_STEPS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 const SCALE_TICKS_MAX = 6;
 
-/** From 0 to a round number that no value exceeds, with at least two rows per tick. */
+/** A scale from 0 to a round number that no value exceeds, with at least two rows per tick. */
 export function scaleOf(largest: number, rows: number): Scale {
   const wanted = Math.max(1, largest) / Math.min(SCALE_TICKS_MAX, Math.max(1, Math.floor(rows / 2)));
   const power = 10 ** Math.max(0, Math.floor(Math.log10(wanted)));
