@@ -41,7 +41,7 @@ export class AccessLines {
   readonly #words: Words;
   readonly #options: AccessLinesOptions;
   #hostless: HostLines | null = null;
-  /** By hash of the name. Of names with the same hash, only the first is here. */
+  /** Lines by the hash of the host name. If several names have the same hash, only the first is here. */
   readonly #hosts = new Map<number, HostLines>();
   readonly #records: LogRecord[];
   readonly #commonTime = new CommonTimeParser();

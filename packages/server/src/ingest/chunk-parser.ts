@@ -139,7 +139,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   const hostIds: string[] = [];
   const details: AttackDetails[] = [];
   for (const [i, start] of runs.entries()) {
-    // Within the length, so there is one.
+    // The index is within the length.
     const record = records[start] as LogRecord;
     times[i] = record.time;
     const at = FIELDS * i;

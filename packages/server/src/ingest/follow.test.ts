@@ -515,7 +515,7 @@ test('finished files are not read again after a restart or compression', async (
   };
   const again = follower();
   for (let i = 0; i < 10; i++) await lookAll(again);
-  // Once for the live file.
+  // One query, for the live file.
   expect(queries).toBe(1);
   await again.close();
 });
@@ -648,7 +648,7 @@ test('a link to the newest dated file is followed from file to file', async () =
 test.each(['numbered', 'compressed'])(
   'rotated files beside the target of a link are counted (%s)',
   async (kind) => {
-    // As kubelet does it.
+    // The layout of kubelet.
     const pods = mkdtempSync(join(directory, 'pods-'));
     const target = join(pods, '0.log');
     const rotated = (time: number) => {

@@ -46,7 +46,7 @@ export class Pipeline extends BatchReader {
     let isUnregistered = false;
     for (let i = 0; i < records.length; i++) {
       if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
-      // Within the length, so there is one.
+      // The index is within the length.
       const record = records[i] as LogRecord;
       if (record !== last) {
         const { host, hostId } = record;

@@ -34,7 +34,7 @@ export interface Rule {
   sums?: Category | undefined;
   /** In 980xxx: a score exceeded its limit, as in 949xxx. */
   exceeded?: boolean | undefined;
-  /** From the vendor's own name of the rule. Wins over the CRS tables, but not over the operator. */
+  /** What follows from the vendor's name of the rule. Wins over the CRS tables, but not over the operator. */
   named?: { category: Category; because: string };
 }
 

@@ -154,7 +154,7 @@ export const POINTS: Readonly<Record<string, number>> = {
   5: 2,
 };
 
-/** For a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
+/** The points of a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
 export const POINTS_WITHOUT_SEVERITY = 5;
 
 /** The category of an attack that only a verdict reports. */

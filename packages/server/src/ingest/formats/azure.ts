@@ -48,7 +48,7 @@ export const azureWaf: JsonFormat = {
 
 type Kind = 'gateway rule' | 'front door rule' | 'request';
 
-/** By `category`; exports without it are recognized by their fields. */
+/** The kind follows from `category`; exports without it are recognized by their fields. */
 function kindOf(fields: JsonObject): Kind | null {
   const category = lowerText(fields.category);
   if (category === 'applicationgatewayfirewalllog') return 'gateway rule';

@@ -111,7 +111,7 @@ export interface Context {
   /** The zone of times that name none. */
   zone: LocalZone;
   commonTime: CommonTimeParser;
-  /** From the last `#Fields:` line; null before the first. */
+  /** The columns in the last `#Fields:` line; null before the first one. */
   columns: readonly string[] | null;
 }
 

@@ -105,7 +105,7 @@ class IanaZone implements LocalZone {
 
 /** The offset change nearest to a local time. Without one, both offsets are equal. */
 interface OffsetChange {
-  /** In UTC. */
+  /** The time of the change in UTC. */
   at: number;
   /** Milliseconds east of UTC. */
   before: number;
@@ -145,7 +145,7 @@ class OffsetChanges {
     return { at: to, before, after };
   }
 
-  /** From `7/1/2026, GMT+02:00`; plain `GMT` is UTC. */
+  /** Parses `7/1/2026, GMT+02:00`; plain `GMT` is UTC. */
   #offsetAt(time: number): number {
     const match = /([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(this.#format.format(time));
     if (match === null) return 0;

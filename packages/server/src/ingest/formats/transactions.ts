@@ -66,7 +66,7 @@ export interface TransactionsState {
 
 export class Transactions {
   readonly #overrides: Overrides;
-  /** In the order of their last lines. */
+  /** Open requests, in the order of their last lines. */
   readonly #open = new Map<string, OpenRequest>();
   readonly #counted: CountedRequests;
 
