@@ -274,7 +274,7 @@ export async function deleteReplaced(
 ): Promise<void> {
   for (let shard = 0; shard < shards.count; shard++) {
     await database.transaction(async (run) => {
-      // One process at a time.
+      // Only one process deletes at a time.
       const [lock] = await run<{ isMine: boolean }>(
         `SELECT pg_try_advisory_xact_lock(8243092, hashtext($1) + $2) AS "isMine"`,
         [database.schema, shard],

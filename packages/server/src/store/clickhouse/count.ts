@@ -15,7 +15,7 @@ import { bucketOf, LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } fr
 import type { Server, Values } from './server.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
-/** For more hours than this, the minutes in them are not listed one by one. */
+/** The minutes in more hours than this are not listed one by one. */
 const HOURS_LISTED_MAX = 48;
 /** Rows that no new query needs are deleted after this time: running queries must be done by then. */
 export const REPLACED_MS = 15 * 60_000;
@@ -326,7 +326,7 @@ export function daysOf(edges: readonly number[]): { first: number; last: number 
   return { first: day(edges[0] ?? 0), last: day(edges.at(-1) ?? 0) };
 }
 
-/** For ON_HOST_MINUTES. */
+/** The values of ON_HOST_MINUTES. */
 export function bucketsOf(edges: readonly number[]): { firstBucket: number; lastBucket: number } {
   const bucket = (time: number) => bucketOf(LEVELS.hostMinute, Math.floor(time / MINUTE_MS));
   return { firstBucket: bucket(edges[0] ?? 0), lastBucket: bucket(edges.at(-1) ?? 0) };

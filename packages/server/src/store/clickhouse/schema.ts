@@ -203,7 +203,7 @@ export class Shards {
 
   async #checkShard(server: Server, number: number): Promise<void> {
     const { database, urls } = this.#options;
-    // Without the database there is no connection to it, so this asks another one.
+    // A missing database accepts no connection, so this connects to another one.
     const tables = await withServer(
       openServer(this.#options, urls[number] ?? '', 'default', this.#connect),
       (any) => readTables(any, database),
@@ -322,7 +322,7 @@ export async function migrate(database: Database, options: ShardOptions, connect
       excludeUnknown(database, server, number),
     );
   }
-  // Last: the number means that all tables exist.
+  // Updated last: the number means that all tables exist.
   await database.run('UPDATE installation SET shards = greatest(shards, $1)', [urls.length]);
 }
 

@@ -213,7 +213,7 @@ function codeOf(error: unknown, message: string): number | null {
 export type Value = string | number | readonly string[] | readonly number[];
 export type Values = Readonly<Record<string, Value>>;
 
-/** For servers that cannot bind values over HTTP. The only place where a value becomes SQL text. */
+/** Literals for servers that cannot bind values over HTTP. This is the only place where a value becomes SQL text. */
 const RENDERERS: Readonly<Record<string, (value: Value) => string>> = {
   String: quoted,
   UInt32: (value) => wholeNumber(value, 0xffff_ffff),

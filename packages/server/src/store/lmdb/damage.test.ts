@@ -340,7 +340,7 @@ async function damaged(
   return path;
 }
 
-/** As release 0.1 wrote it. */
+/** A file as release 0.1 wrote it. */
 async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
   const path = copy();
   const { root, version, meta } = openTables(path);

@@ -78,7 +78,7 @@ export function lmdbStore(
 
   const write = <T>(action: () => T): Promise<T> =>
     available(() => committer.run(action).finally(() => changes.forget()));
-  /** For changes that make the file larger. */
+  /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(

@@ -117,7 +117,7 @@ export function neighboursOf(
   };
   const end = (reverse: boolean): Buffer | undefined => [...table.getKeys({ reverse, limit: 1, ...read })][0];
   const [before, after] = [neighbour(true), neighbour(false)];
-  // Without a neighbour this is an end of the table. LMDB also takes a damaged key of length 0 for an end.
+  // Without a neighbour, this is an end of the table. LMDB also treats a damaged key of length 0 as an end.
   const isEnd =
     (before !== undefined || end(false)?.equals(after ?? key) !== false) &&
     (after !== undefined || end(true)?.equals(before ?? key) !== false);

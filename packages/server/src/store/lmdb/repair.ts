@@ -293,7 +293,7 @@ class Repair {
     this.#schema.cells.putSync(key, addChecksum(this.#writer.withHead(), cellsSeed(level, chunk, scope)));
   }
 
-  /** For records of older releases. */
+  /** Records of older releases may lack checksums. */
   #addMissingChecksums(): void {
     if (metaValue(this.#schema, 'unchecked') === 0) return;
     for (const level of LEVELS) {

@@ -134,7 +134,7 @@ function checkVersion(schema: Schema, path: string): void {
     return;
   }
   if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) checkKnownVersion(version, path);
-  // Only writes to a new or an older file: a stopped process may hold the write lock.
+  // Writes only to a new or an older file: a stopped process may hold the write lock.
   commitSync(path, root, () => {
     // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
@@ -259,7 +259,7 @@ export function putChanges({ cells }: Schema, level: number, chunk: number, chan
   cells.putSync(cellsKey(level, chunk, CHANGES), addChecksum(value, cellsSeed(level, chunk, CHANGES)));
 }
 
-/** For error messages. */
+/** The name of a record in error messages. */
 export function recordName(level: number, chunk: number, scope: number): string {
   return `the record of level ${level}, chunk ${chunk}, scope ${scope} of the table cells`;
 }

@@ -325,7 +325,7 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
   }
 }
 
-/** For changes of lists without a change of counts. */
+/** Counts changes of lists without a change of counts. */
 function countHourChanges(schema: Schema, hours: readonly number[]): void {
   if (hours.length === 0) return;
   countChange(schema);

@@ -36,7 +36,7 @@ export async function* dumpEvents(
       bytes += one.bytes;
       return bytes > BYTES_PER_PART;
     });
-    // At least one minute.
+    // A part has at least one minute.
     const part = cut === -1 ? minutes : minutes.slice(0, cut + 1);
     const [first, last] = [part[0]?.minute ?? 0, part.at(-1)?.minute ?? 0];
     const events = await readEvents(database, project, hosts, first, last);

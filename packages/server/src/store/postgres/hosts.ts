@@ -17,7 +17,7 @@ import {
 } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
-/** For more names, all names of the project are read. */
+/** To look up more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;
 const NEW_NAMES_PER_TRANSACTION = 1_000;
 

@@ -284,7 +284,7 @@ function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, 
 async function readVersion(run: Run, schema: string, { name }: Tables): Promise<FoundTables | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
   const isOwn = await hasTable(run, schema, name);
-  // With the schema: PostgreSQL would say that the table does not exist if the user has no access to it.
+  // The statement names the schema: otherwise PostgreSQL reports a missing table if the user has no access to it.
   const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
   return row ? { version: row.version, isOwn } : null;
 }

@@ -326,7 +326,7 @@ function deleteSome(database: Database, project: string, end: number): Promise<b
   });
 }
 
-/** For changes of lists without a change of counts. */
+/** Counts changes of lists without a change of counts. */
 async function countChanges(run: Run, project: string, hours: readonly number[]): Promise<void> {
   await addChanges(
     run,
