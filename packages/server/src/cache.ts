@@ -34,7 +34,7 @@ export const CACHES = {
 export type CacheName = keyof typeof CACHES;
 
 interface CacheLimits<K, V> {
-  /** For metrics. Null for caches that do not live as long as the process. */
+  /** The name in metrics; null for caches that do not live as long as the process. */
   name: CacheName | null;
   entriesMax: number;
   /** The sum of `weight` over all entries, for example in bytes. */

@@ -275,7 +275,7 @@ export const DATA = setting(
   'data directory; without it, users and projects are in PostgreSQL',
   text,
 );
-/** For commands on the files of a data directory. */
+/** The option of commands that work on the files of a data directory. */
 export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 
 export const SERVICE_OPTIONS = {

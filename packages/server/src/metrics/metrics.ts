@@ -313,7 +313,7 @@ export function collectProcessMetrics(registry: Registry): void {
   const start = new Gauge({
     name: 'process_start_time_seconds',
     help: 'Start time of the process since the epoch.',
-    // Of several workers, the primary is the oldest.
+    // If there are several workers, the primary is the oldest.
     aggregator: 'min',
     registers: [registry],
   });
