@@ -31,7 +31,7 @@ export const CACHES = {
   versions: 'change counters of chunks (embedded store)',
 } as const;
 
-export type CacheName = keyof typeof CACHES;
+type CacheName = keyof typeof CACHES;
 
 interface CacheLimits<K, V> {
   /** The name in metrics; null for caches that do not live as long as the process. */

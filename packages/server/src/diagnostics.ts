@@ -39,7 +39,7 @@ export const SHED_REASONS = {
   connections: 'a connection over `--max-connections` was closed',
 } as const;
 
-export type ShedReason = keyof typeof SHED_REASONS;
+type ShedReason = keyof typeof SHED_REASONS;
 
 export const cacheCreated = new Signal<NamedCache>('wafstat:cache.created');
 /** How long a statistics query waited for its turn, in milliseconds. */

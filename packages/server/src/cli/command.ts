@@ -121,7 +121,7 @@ const REDRAW_MS = 100;
 /** Rates are those of the last three seconds: lines that were counted before are skipped much faster than others. */
 const RATE_DRAWS = 30;
 
-export interface ProgressBar {
+interface ProgressBar {
   /** `lines` adds rates to the bar. */
   advance(amount: number, lines?: number): void;
   /** Erases the bar. */

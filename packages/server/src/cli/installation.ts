@@ -51,7 +51,7 @@ export interface Installation {
 
 const RETRY_MS = 1_000;
 
-export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Location = StoreValues & { data?: string | undefined };

@@ -53,7 +53,7 @@ import {
 const STOP_MS_MAX = 5_000;
 
 type ServiceSource = Source<typeof SERVICE_OPTIONS>;
-export type ServerValues = Values<typeof SERVER_OPTIONS>;
+type ServerValues = Values<typeof SERVER_OPTIONS>;
 
 interface Served {
   identity: Identity | RemoteIdentity;

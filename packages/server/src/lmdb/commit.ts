@@ -17,7 +17,7 @@ const UNKNOWN =
   'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
 
 /** Why a change was refused, without details for clients that must not see more. */
-export type WriteTrouble =
+type WriteTrouble =
   | 'the disk is full'
   | 'the disk is full or fails'
   | 'another process holds the write lock';
@@ -38,7 +38,7 @@ export class CommitFailed extends Error {
   }
 }
 
-export interface CommitterOptions {
+interface CommitterOptions {
   path: string;
   root: () => RootDatabase;
   /** Reopens the file: after a failed write of its header LMDB refuses even reads. */

@@ -22,7 +22,7 @@ import { dirname, join, resolve } from 'node:path';
 import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
 import { CommitFailed, isLmdbError } from './commit.ts';
 
-export interface LmdbFile {
+interface LmdbFile {
   root: RootDatabase;
   table<V, K extends Key>(name: string, options: DatabaseOptions): Database<V, K>;
 }

@@ -9,7 +9,7 @@ export interface Count {
 }
 
 /** The most frequent keys. Not to be confused with `TopList` of the store, which ranks values of attacks. */
-export interface TopCounts<Item = Count> {
+interface TopCounts<Item = Count> {
   /** Distinct keys with a count, before the list is cut. */
   total: number;
   items: Item[];

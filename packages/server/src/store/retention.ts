@@ -15,7 +15,7 @@ const PROBATION_MS = 24 * 3_600_000;
 /** Space is freed this long after the horizon has passed it. Until then the horizon can move back. */
 const FREE_DELAY_MS = 24 * 3_600_000;
 
-export interface RetentionLog {
+interface RetentionLog {
   info(message: string): void;
   warn(message: string): void;
   error(details: object, message: string): void;
@@ -28,7 +28,7 @@ export interface Clocks {
   monotonicNow: () => number;
 }
 
-export interface RetentionTimes {
+interface RetentionTimes {
   eventsMs: number;
   topListsMs: number;
 }

@@ -582,7 +582,7 @@ export function groupSources(
   return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
 }
 
-export const UNKNOWN_FORMAT = 'auto';
+const UNKNOWN_FORMAT = 'auto';
 export const MIXED_FORMAT = 'mixed';
 
 /** The format of a source with batches of these formats. */

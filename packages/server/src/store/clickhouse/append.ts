@@ -42,7 +42,7 @@ import { DiskFull, type Server, StatementFailed } from './server.ts';
 const TRIES_MAX = 10;
 const SECOND_MS = 1_000;
 
-export interface CellRow {
+interface CellRow {
   project: string;
   level: number;
   bucket: number;

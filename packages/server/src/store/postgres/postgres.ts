@@ -28,7 +28,7 @@ import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
-export interface PostgresOptions extends DatabaseOptions {
+interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
   /** How many values a top list keeps per hour, and project or host. */
