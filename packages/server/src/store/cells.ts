@@ -9,9 +9,8 @@
  * have a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
  * rewriting stored records.
  */
-import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { CATEGORIES, type Category, EVENT_COUNT_MAX, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import type { ChunkPlan } from './levels.ts';
-import { splitCount } from './store.ts';
 
 /**
  * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
@@ -299,6 +298,13 @@ export function* eventsOfCells(
       const blockedCode = cellCode(seriesOf(code) - FIRST_CATEGORY + FIRST_BLOCKED, cellOf(code));
       yield* splitCount({ ...event, request: false }, count - (cells.get(blockedCode) ?? 0));
     }
+  }
+}
+
+/** Events that add up to this total, for `events`: a single event could exceed EVENT_COUNT_MAX. */
+function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
+  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
+    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
   }
 }
 

@@ -2,13 +2,11 @@
  * The contract of a store: exact counts, and nothing else. Time grids, time zones, category names in responses and
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
-import { createHash } from 'node:crypto';
 import {
   type AttackDetails,
   CATEGORIES,
   type Category,
   categoryNumber,
-  EVENT_COUNT_MAX,
   type Event,
   networkOf,
   OVERVIEW_GROUPS,
@@ -272,14 +270,6 @@ export function topKey(list: TopListName, details: AttackDetails): string | unde
   return details.source && networkOf(details.source, { ipv4: 32, ipv6: 64 });
 }
 
-/** The order of items in a top list. */
-export function compareTopItems(a: TopItem, b: TopItem): number {
-  if (a.count !== b.count) return b.count - a.count;
-  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
-  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
-  return one < other ? -1 : one > other ? 1 : 0;
-}
-
 export interface Retention {
   horizon: number;
   /** The horizon cannot move back beyond this. */
@@ -345,29 +335,6 @@ export interface BatchLink {
   readerState: string;
 }
 
-/** A link with its field names on disk. */
-export interface LinkRecord {
-  bytes: number;
-  head: string;
-  carry: string;
-}
-
-export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
-  return { bytes, head: firstLineHash, carry: readerState };
-}
-
-export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
-  return { bytes, firstLineHash: head, readerState: carry };
-}
-
-/** A batch record on disk. Its link is stored separately. */
-export type StoredBatch = Pick<BatchRecord, 'day'> & { after?: string };
-
-/** The day of a batch. */
-export function dayOf(time: number): number {
-  return Math.floor(time / 86_400_000);
-}
-
 /** A counted batch that the store still recognizes. */
 export interface BatchRecord {
   id: string;
@@ -421,26 +388,6 @@ export type Appended =
    */
   | { kind: 'appended'; beforeHorizon: number; withoutHost: number; unknownHosts: number };
 
-/**
- * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
- * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,
- * and appending would count lines twice.
- */
-export function isLinkCurrent(
-  link: NewLink,
-  exists: (id: string) => boolean,
-  idsAfter: (id: string) => readonly string[],
-): boolean {
-  const siblings = new Set(link.siblings);
-  const found = idsAfter(link.after);
-  return (
-    (link.after === '' || exists(link.after)) &&
-    found.length === siblings.size &&
-    found.every((id) => siblings.has(id)) &&
-    (link.replaces === undefined || idsAfter(link.replaces).length === 0)
-  );
-}
-
 export interface Host {
   id: string;
   hostname: string;
@@ -472,15 +419,6 @@ export type RenamedHost =
   | { kind: 'unknown' };
 
 export type DeletedHost = { kind: 'deleted'; host: Host } | { kind: 'unknown' };
-
-/** ID and name under which stores keep a deleted host, so that no other host gets its ID or number. Not a valid ID or name. */
-export function deletedHostId(id: string): string {
-  return `deleted:${id}`;
-}
-
-export function isDeletedHost({ id }: { id: string }): boolean {
-  return id.startsWith('deleted:');
-}
 
 export interface Source {
   id: string;
@@ -553,12 +491,6 @@ export class QueryTooLarge extends Error {
 /** The store stays unavailable until someone changes the settings. */
 export class StoreMisconfigured extends StoreUnavailable {}
 
-/** A source without events. Also the defaults for fields that records of older releases lack. */
-export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
-  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
-  return { id, name, format, ...empty };
-}
-
 /** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
 export class StoreDamaged extends StoreUnavailable {
   override name = 'StoreDamaged';
@@ -566,20 +498,6 @@ export class StoreDamaged extends StoreUnavailable {
   constructor(where: string, options?: ErrorOptions) {
     super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data directory`, options);
   }
-}
-
-/** The result of `projects`, from all sources of all projects in any order. */
-export function groupSources(
-  records: Iterable<readonly [project: string, source: Omit<Source, 'hosts'>]>,
-): ProjectSources[] {
-  const projects = new Map<string, ProjectSources>();
-  for (const [project, record] of records) {
-    const known = projects.get(project) ?? { project, sources: [] };
-    projects.set(project, known);
-    if (record.name !== NO_SOURCE.name) known.sources.push({ ...newSource(record.id, record), ...record });
-  }
-  for (const { sources } of projects.values()) sources.sort((a, b) => (a.name < b.name ? -1 : 1));
-  return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
 }
 
 const UNKNOWN_FORMAT = 'auto';
@@ -593,87 +511,11 @@ export function mergeFormats(formats: Iterable<string>): string {
   return known.size > 1 ? MIXED_FORMAT : first;
 }
 
-/** The source after a batch was counted. All stores share this, so that they report the same. */
-export function updateSource<S extends Omit<Source, 'hosts'>>(
-  source: S,
-  batch: Batch,
-  counted: readonly Event[],
-  withoutHost: number,
-): S {
-  const updated: S = {
-    ...source,
-    format: mergeFormats([source.format, batch.source.format]),
-    dropped: { ...source.dropped },
-    examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
-  };
-  const drop = (reason: string, n: number) => {
-    if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
-  };
-  for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
-  drop('too_old', batch.events.length - counted.length);
-  updated.events += counted.length;
-  updated.without_host += withoutHost;
-  if (counted.length === 0) return updated;
-  let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
-  let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
-  let previous: Event | null = null;
-  for (const event of counted) {
-    // Consecutive access lines of one host and second share one event object.
-    if (event === previous) continue;
-    previous = event;
-    if (event.time < first) first = event.time;
-    if (event.time > last) last = event.time;
-  }
-  updated.first_seen = first;
-  updated.last_seen = last;
-  return updated;
-}
-
-/** The source without examples from before `before`; undefined if it has none. */
-export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
-  source: S,
-  before: number,
-): S | undefined {
-  const all = Object.entries(source.examples ?? {});
-  const kept = all.filter(([, { time }]) => time >= before);
-  return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
-}
-
-/** Events that add up to this total, for `events`: a single event could exceed EVENT_COUNT_MAX. */
-export function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
-  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
-    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
-  }
-}
-
 /** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */
 export function storedCategory(category: string): number {
   const number = categoryNumber(category);
   if (number === undefined) throw new Error(`unknown attack category '${category}'; nothing was counted`);
   return number;
-}
-
-/**
- * The ID of a host, a source or a followed path (whose `parent` is its source), derived from the name: processes that
- * register the same new name at the same time agree without coordination. `attempt` yields another ID if the first is
- * taken, which only happens after a rename, or if a user chose that ID.
- */
-export function derivedId(
-  kind: 'host' | 'source' | 'path',
-  parent: string,
-  name: string,
-  attempt = 0,
-): string {
-  const parts = [kind, parent, name, attempt];
-  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 32);
-}
-
-/** The first derived ID that no host has. */
-export function freeHostId(project: string, hostname: string, isTaken: (id: string) => boolean): string {
-  for (let attempt = 0; ; attempt++) {
-    const id = derivedId('host', project, hostname, attempt);
-    if (!isTaken(id)) return id;
-  }
 }
 
 /** The result of `seriesByGroup`, for stores that count by category. */

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import { BoundedCache } from '../cache.ts';
 import { Semaphore } from '../fair-queue.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { Slices } from './slices.ts';
 import {
   HOUR_MS,
@@ -16,7 +17,7 @@ import {
   type TopQuery,
   wholeHours,
 } from './store.ts';
-import { KeyHash, TopMerge } from './top-lists.ts';
+import { TopMerge } from './top-lists.ts';
 import type { SelectedSummary } from './top-records.ts';
 
 /** What a query reads from the store, all from one moment. */

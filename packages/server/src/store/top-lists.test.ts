@@ -3,8 +3,16 @@ import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
 import { RecordWriter } from './cells.ts';
-import { compareTopItems, type TopItem, type TopList } from './store.ts';
-import { addCount, type CategoryCounts, checkSummary, KeyHash, TopMerge, TopSummary } from './top-lists.ts';
+import { KeyHash } from './hyperloglog.ts';
+import type { TopItem, TopList } from './store.ts';
+import {
+  addCount,
+  type CategoryCounts,
+  checkSummary,
+  compareTopItems,
+  TopMerge,
+  TopSummary,
+} from './top-lists.ts';
 import { checkRecord, decodeRecord } from './top-records.ts';
 
 const HASH = new KeyHash('project');

@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../event.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { TOP_LISTS, type TopList, type TopListName } from './store.ts';
-import { hostPrefix, KeyHash, TopMerge } from './top-lists.ts';
+import { hostPrefix, TopMerge } from './top-lists.ts';
 import {
   addToRecords,
   decodeRecord,

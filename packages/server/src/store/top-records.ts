@@ -10,6 +10,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { AttackDetails, Event } from '../event.ts';
 import { NumberReader, RecordWriter } from './cells.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
 import {
@@ -18,7 +19,6 @@ import {
   type CategoryCounts,
   checkSummary,
   hostPrefix,
-  KeyHash,
   TopSummary,
 } from './top-lists.ts';
 

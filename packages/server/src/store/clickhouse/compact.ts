@@ -13,8 +13,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../postgres/database.ts';
+import { dayOf } from '../batches.ts';
 import { lockProject } from '../postgres/coordination.ts';
-import { dayOf, StoreUnavailable } from '../store.ts';
+import { StoreUnavailable } from '../store.ts';
 import {
   type Attempt,
   abortAttempt,

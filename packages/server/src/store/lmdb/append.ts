@@ -1,5 +1,6 @@
 /** The write side: one group of batches in one transaction. */
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import { dayOf, fromLinkRecord, isLinkCurrent, toLinkRecord } from '../batches.ts';
 import {
   type Additions,
   additionsOf,
@@ -15,20 +16,15 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
+import { derivedId } from '../ids.ts';
+import { newSource, updateSource } from '../sources.ts';
 import {
   type Appended,
   type Batch,
   type BatchLink,
   type BatchRecord,
-  dayOf,
-  derivedId,
   type FollowedPath,
-  fromLinkRecord,
-  isLinkCurrent,
-  newSource,
   storedCategory,
-  toLinkRecord,
-  updateSource,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';
 import { COUNTERS, EXACT, type Level } from './levels.ts';

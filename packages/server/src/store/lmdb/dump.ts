@@ -1,7 +1,9 @@
 /** Export of events and batches to another store, and import of a source from one. */
 import type { Event } from '../../event.ts';
+import { fromLinkRecord } from '../batches.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
-import { type BatchRecord, fromLinkRecord, isDeletedHost, type Source, StoreDamaged } from '../store.ts';
+import { isDeletedHost } from '../ids.ts';
+import { type BatchRecord, type Source, StoreDamaged } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';

@@ -2,8 +2,9 @@
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache } from '../../cache.ts';
 import { accumulate, accumulateList, listCells } from '../cells.ts';
+import { isDeletedHost } from '../ids.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
-import { type Host, isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
+import { type Host, StoreDamaged, type TimeRange } from '../store.ts';
 import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
 import {
   clip,

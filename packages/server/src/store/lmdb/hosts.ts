@@ -1,16 +1,8 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { deletedHostId, freeHostId } from '../ids.ts';
 import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
-import {
-  type AddedHost,
-  type DeletedHost,
-  deletedHostId,
-  freeHostId,
-  type Host,
-  type HostnamesToResolve,
-  type NewHost,
-  type RenamedHost,
-} from '../store.ts';
+import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
 import {
   countChange,

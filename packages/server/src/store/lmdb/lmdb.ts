@@ -7,13 +7,12 @@ import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { SLICE_MS } from '../slices.ts';
+import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
   type Batch,
   compareFollowed,
-  groupSources,
   NO_SOURCE,
-  newSource,
   type ProjectSources,
   type Source,
   type Store,

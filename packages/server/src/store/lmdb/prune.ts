@@ -1,5 +1,8 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
-import { dayOf, type PruneOptions, type Retention, withoutOldExamples } from '../store.ts';
+
+import { dayOf } from '../batches.ts';
+import { withoutOldExamples } from '../sources.ts';
+import type { PruneOptions, Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, freedBefore, metaValue, type Schema } from './schema.ts';

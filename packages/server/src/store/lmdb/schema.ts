@@ -2,15 +2,14 @@
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import type { LinkRecord, StoredBatch } from '../batches.ts';
 import { HEAD_BYTES } from '../cells.ts';
 import {
   type FollowedPath,
   type Host,
-  type LinkRecord,
   type RetentionNote,
   type Source,
   StoreDamaged,
-  type StoredBatch,
   StoreUnavailable,
 } from '../store.ts';
 import type { Level } from './levels.ts';

@@ -1,14 +1,7 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
-import {
-  coveredHours,
-  HOUR_MS,
-  isDeletedHost,
-  StoreDamaged,
-  type TopList,
-  type TopQuery,
-  type TopSlice,
-} from '../store.ts';
+import { isDeletedHost } from '../ids.ts';
+import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,

@@ -2,16 +2,10 @@
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import type { Run } from '../../postgres/database.ts';
-import {
-  type Appended,
-  type Batch,
-  dayOf,
-  derivedId,
-  isLinkCurrent,
-  newSource,
-  type Source,
-  updateSource,
-} from '../store.ts';
+import { dayOf, isLinkCurrent } from '../batches.ts';
+import { derivedId } from '../ids.ts';
+import { newSource, updateSource } from '../sources.ts';
+import type { Appended, Batch, Source } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */

@@ -2,19 +2,9 @@
 import { randomInt } from 'node:crypto';
 
 import type { Database, Row, Run } from '../../postgres/database.ts';
+import { deletedHostId, derivedId, freeHostId, isDeletedHost } from '../ids.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
-import {
-  type AddedHost,
-  type DeletedHost,
-  deletedHostId,
-  derivedId,
-  freeHostId,
-  type Host,
-  type HostnamesToResolve,
-  isDeletedHost,
-  type NewHost,
-  type RenamedHost,
-} from '../store.ts';
+import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
 /** To look up more names, all names of the project are read. */

@@ -1,7 +1,9 @@
 /** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 
 import type { Database } from '../../postgres/database.ts';
-import { dayOf, type Retention, type RetentionNote, type Source, withoutOldExamples } from '../store.ts';
+import { dayOf } from '../batches.ts';
+import { withoutOldExamples } from '../sources.ts';
+import type { Retention, RetentionNote, Source } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
 const BATCHES_PER_STEP = 2_000;
