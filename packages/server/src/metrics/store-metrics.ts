@@ -184,10 +184,10 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
       const all = await store.hosts(project.project);
       // The oldest first: which hosts have metrics must not change when one is added.
       all.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
-      const some = all.slice(0, hostsMax - hosts);
-      hosts += some.length;
-      for (const { id } of all.slice(some.length)) others.add(`${project.project} ${id}`);
-      for (const host of some) await countHost(project, host, horizon, now);
+      const measured = all.slice(0, hostsMax - hosts);
+      hosts += measured.length;
+      for (const { id } of all.slice(measured.length)) others.add(`${project.project} ${id}`);
+      for (const host of measured) await countHost(project, host, horizon, now);
     }
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, others.size);
     omitted = others;

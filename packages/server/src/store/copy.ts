@@ -83,18 +83,20 @@ export async function differences(
   for (let edge = range.from; edge < range.to; edge += DAY_MS + ODD_MS) edges.push(edge);
   edges.push(range.to);
   for (const hosts of [undefined, ...(await one.hosts(project)).map(({ id }) => [id])]) {
-    const of = hosts === undefined ? 'of the project' : `of host ${hosts[0]}`;
-    await compare(`requests and attacks ${of}`, (store) => store.series({ project, hosts, edges }));
-    await compare(`categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
-    await compare(`blocked attacks ${of}`, (store) => store.seriesByCategory({ project, hosts, edges }));
+    const owner = hosts === undefined ? 'the project' : `host ${hosts[0]}`;
+    await compare(`requests and attacks of ${owner}`, (store) => store.series({ project, hosts, edges }));
+    await compare(`categories of ${owner}`, (store) => store.totals({ project, hosts, ...range }));
+    await compare(`blocked attacks of ${owner}`, (store) =>
+      store.seriesByCategory({ project, hosts, edges }),
+    );
   }
   const [lists, otherLists] = [
     await hashTopLists(one, project, range),
     await hashTopLists(other, project, range),
   ];
   for (const hostId of new Set([...lists.keys(), ...otherLists.keys()])) {
-    const of = hostId === null ? 'of the project' : `of host ${hostId}`;
-    if (lists.get(hostId) !== otherLists.get(hostId)) found.push(`the top lists ${of} differ`);
+    const owner = hostId === null ? 'the project' : `host ${hostId}`;
+    if (lists.get(hostId) !== otherLists.get(hostId)) found.push(`the top lists of ${owner} differ`);
   }
   return found;
 }

@@ -180,8 +180,8 @@ export class TopFinder<State extends {}> {
 
 /** Reading a record costs at most half as much as merging it. */
 function costOf({ bytes, summaries }: MergedRecord): number {
-  const own = summaries.reduce((sum, { summary }) => sum + summary.length, 0);
-  return Math.max(own, bytes / 2);
+  const mergedBytes = summaries.reduce((sum, { summary }) => sum + summary.length, 0);
+  return Math.max(mergedBytes, bytes / 2);
 }
 
 /** A query without its range and limit. */

@@ -63,7 +63,7 @@ export class TopSummary {
     const { lost, sketch } = this.#evictions;
     const ranked = new Float64Array(this.entries.size);
     let n = 0;
-    for (const entry of this.entries.values()) ranked[n++] = mostOf(entry);
+    for (const entry of this.entries.values()) ranked[n++] = upperBoundOf(entry);
     ranked.sort();
     const count = ranked.length - keysMax;
     const error = ranked[count - 1] ?? 0;
@@ -71,8 +71,8 @@ export class TopSummary {
     // Among equal counts, the last values are evicted: sorting them by key would take longer than everything else here.
     let staying = ranked.lastIndexOf(error) + 1 - count;
     for (const [key, entry] of this.entries) {
-      const most = mostOf(entry);
-      if (most > error || (most === error && staying-- > 0)) continue;
+      const upperBound = upperBoundOf(entry);
+      if (upperBound > error || (upperBound === error && staying-- > 0)) continue;
       const { counts } = entry;
       for (let i = 0; i < counts.length; i += 2) {
         const category = counts[i] ?? 0;
@@ -125,8 +125,7 @@ export function addCounts(counts: CategoryCounts, others: CategoryCounts): void 
   for (let i = 0; i < others.length; i += 2) addCount(counts, others[i], others[i + 1]);
 }
 
-/** The value has at most this many attacks. */
-function mostOf({ counts, error }: Entry): number {
+function upperBoundOf({ counts, error }: Entry): number {
   let sum = error;
   for (let i = 1; i < counts.length; i += 2) sum += counts[i] ?? 0;
   return sum;
@@ -323,13 +322,13 @@ export class TopMerge {
   /** As in Misra and Gries: all items lose the count of the first one that goes; those with nothing left are evicted. */
   *#evict(): Generator<void, void> {
     this.#sketch ??= new Uint8Array(REGISTERS);
-    const rests = new Float64Array(this.#items.size);
+    const remaining = new Float64Array(this.#items.size);
     let n = 0;
     for (const { count, slack } of this.#items.values()) {
-      rests[n++] = count - slack;
+      remaining[n++] = count - slack;
       if (n % ITEMS_PER_STEP === 0) yield;
     }
-    const loss = Math.max(0, yield* selectNth(rests, n - 1 - this.#keysMax));
+    const loss = Math.max(0, yield* selectNth(remaining, n - 1 - this.#keysMax));
     n = 0;
     for (const [key, item] of this.#items) {
       if (item.count - item.slack > loss) item.slack += loss;

@@ -86,8 +86,8 @@ function decodeSections(bytes: Uint8Array): Sections {
 /** Throws if the record, or a summary in it, is damaged. */
 export function checkRecord(record: Uint8Array): void {
   const { sections, hosts } = decodeRecord(record);
-  for (const each of [sections, ...(hosts?.values() ?? [])]) {
-    for (const summary of each) if (summary) checkSummary(summary);
+  for (const lists of [sections, ...(hosts?.values() ?? [])]) {
+    for (const summary of lists) if (summary) checkSummary(summary);
   }
 }
 
@@ -220,8 +220,8 @@ export function addToRecords(
   for (const [host, lists] of additions) {
     const sections = hosts.get(host) ?? [];
     hosts.set(host, sections);
-    const most = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
-    if (most > keysMax) isSmall = false;
+    const longestList = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
+    if (longestList > keysMax) isSmall = false;
   }
   const plain = jointBytes(hosts);
   if (isSmall && plain.length <= JOINT_BYTES_MAX)
@@ -296,7 +296,7 @@ function addToSections(
   hashOf: (list: number) => KeyHash,
 ): number {
   const writer = new RecordWriter();
-  let most = 0;
+  let longestList = 0;
   for (const [list, additions] of lists.entries()) {
     if (additions === undefined) continue;
     const stored = sections[list];
@@ -304,9 +304,9 @@ function addToSections(
     summary.add(additions, keysMax, hashOf(list));
     summary.encode(writer);
     sections[list] = new Uint8Array(writer.bytes());
-    most = Math.max(most, summary.entries.size);
+    longestList = Math.max(longestList, summary.entries.size);
   }
-  return most;
+  return longestList;
 }
 
 export interface SelectedSummary {

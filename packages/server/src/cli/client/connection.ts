@@ -142,8 +142,8 @@ export async function credentialsOf(
   io: Io,
 ): Promise<Credentials | undefined> {
   const [method] = methodsOf(source);
-  const secret = (of: keyof typeof SECRETS, fromStdin: boolean | undefined) =>
-    readSecret(SECRETS[of].name, fromStdin ? undefined : io.env[SECRETS[of].variable], io);
+  const secret = (owner: keyof typeof SECRETS, fromStdin: boolean | undefined) =>
+    readSecret(SECRETS[owner].name, fromStdin ? undefined : io.env[SECRETS[owner].variable], io);
   if (method === 'ak' && ak !== undefined)
     return { kind: 'key', access: ak, secret: await secret(method, skStdin) };
   if (method === 'user' && user !== undefined) {

@@ -254,7 +254,7 @@ function eighths(cells: number): number {
 }
 
 function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
-  const total = (of: Series) => columns.reduce((sum, column) => sum + column[of], 0);
+  const total = (name: Series) => columns.reduce((sum, column) => sum + column[name], 0);
   const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
   const parts = [`${count(total(series))} ${series}`];
   if (series === 'attacks' && total('requests') > 0) {
