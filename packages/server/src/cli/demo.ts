@@ -65,7 +65,7 @@ async function checkIsFree(data: string): Promise<void> {
   const file = statisticsFile(data);
   if (!fileExists(file) || !(await isInUse(file))) return;
   throw new UserError(
-    `another process uses ${data}, perhaps a running demo: stop it, or use another directory`,
+    `another process is using ${data}, perhaps a running demo: stop it, or use another directory`,
   );
 }
 

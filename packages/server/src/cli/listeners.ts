@@ -28,7 +28,7 @@ export function metricsWarning({ host, port }: ListenAddress): string | null {
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there',
+  EADDRINUSE: 'the address is already in use',
   EACCES: 'permission denied; use a port from 1024 on',
   EADDRNOTAVAIL: 'this machine does not have that address',
 };

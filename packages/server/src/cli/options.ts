@@ -134,9 +134,14 @@ export function identifier(value: string): string {
 export function oneOf<T extends string>(...allowed: T[]) {
   return (value: string): T => {
     const found = allowed.find((candidate) => candidate === value);
-    if (found === undefined) throw new Error(`must be ${allowed.join(', ')}`);
+    if (found === undefined) throw new Error(`must be ${listOf(allowed)}`);
     return found;
   };
+}
+
+/** `one of a, b, c`, for messages. */
+export function listOf(allowed: readonly string[]): string {
+  return allowed.length === 1 ? String(allowed[0]) : `one of ${allowed.join(', ')}`;
 }
 
 export function integer(min: number, max: number) {

@@ -93,7 +93,7 @@ export async function* ingestFile(
     lines += chunkLines;
     const appending = appendInOrder(read, { project, source, id, link, ...followed });
     const counted = appending.then((result): FileProgress => {
-      if (result.kind !== 'counted') throw new FileConflict('another process counts the same file');
+      if (result.kind !== 'counted') throw new FileConflict('another process is counting the same file');
       return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: result.outcome };
     });
     counted.catch(() => {});

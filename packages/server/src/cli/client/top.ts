@@ -9,7 +9,7 @@ import {
   type UrlCount,
 } from '@wafstat/client';
 import { alignColumns, command } from '../command.ts';
-import { integer, oneOf, option, UsageError } from '../options.ts';
+import { integer, listOf, oneOf, option, UsageError } from '../options.ts';
 import { CONNECTION_OPTIONS } from './connection.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
@@ -61,7 +61,7 @@ export const topCommand = command({
   run({ category, top, timezone, ...values }, [name = ''], io, source) {
     const kind = Object.hasOwn(LISTS, name) ? LISTS[name] : undefined;
     if (kind === undefined)
-      throw new UsageError([`the list is '${name}', but must be ${Object.keys(LISTS).join(', ')}`]);
+      throw new UsageError([`the list is '${name}', but must be ${listOf(Object.keys(LISTS))}`]);
     return runQuery(
       values,
       source,

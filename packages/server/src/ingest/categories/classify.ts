@@ -360,7 +360,7 @@ function problemsOf(rule: string, category: unknown): string[] {
   if (!/^[1-9]\d{0,18}$/.test(rule)) problems.push(`"${rule}" is not a rule id`);
   if (category !== 'none' && !isCategory(category)) {
     problems.push(
-      `rule "${rule}" is ${JSON.stringify(category)}, but must be none, ${CATEGORIES.join(', ')}`,
+      `rule "${rule}" is ${JSON.stringify(category)}, but must be one of none, ${CATEGORIES.join(', ')}`,
     );
   }
   return problems;
