@@ -182,7 +182,7 @@ describe('metrics of the store', () => {
     expect(json.find(({ name }) => name === 'wafstat_requests_total')?.values).toHaveLength(1);
   });
 
-  test('show a series that appears later with zero first, so that its increase includes its first events', async () => {
+  test('show a series that appears later as zero first, so that its increase includes its first events', async () => {
     const store = memoryStore(() => START);
     const scrape = follow(store);
     await scrape();

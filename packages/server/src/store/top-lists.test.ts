@@ -251,7 +251,7 @@ describe('a summary', () => {
     expect(day.items[0]).toMatchObject({ key: 'attacker', count: 48 * (first?.count ?? 0) });
   });
 
-  test('counts a value exactly that was there before the flood', () => {
+  test('counts a value that was there before the flood exactly', () => {
     const stream = ADVERSARIES['the attacker before the flood']?.(2_000) ?? [];
     const list = listOf([summarize({ keysMax: 32, batches: stream })]);
     expect(list.items[0]).toEqual({ key: 'attacker', count: 200, error: 0 });

@@ -224,7 +224,7 @@ test('readers, tokens of a project, exchanged tokens and other domains change no
   expect(administration.users().map(({ name }) => name)).toEqual(['admin', 'reader', 'victim']);
 });
 
-test('a change while the user or project is deleted does not reach another domain, whose names are these IDs', async () => {
+test('a change of a user or project that is being deleted does not reach a record of another domain that is named like its ID', async () => {
   const { domain } = installation;
   const { administration } = identity;
   const foreign = await administration.addDomain('foreign');

@@ -463,7 +463,7 @@ test('a line that a server writes for a pattern is read with it', () => {
   );
 });
 
-test('a user name between blanks is the text up to the time, whatever it contains', () => {
+test('a user name between spaces is the text up to the time, whatever it contains', () => {
   const pattern = '$remote_addr - $remote_user [$time_local] "$request" $status "$http_user_agent" $host';
   fc.assert(
     fc.property(requests, (request) => {

@@ -64,7 +64,7 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(directory, { recursive: true }));
 
-test('a file with a deleted host is intact, also after a repair', async () => {
+test('a file with a deleted host is intact, even after a repair', async () => {
   const path = copy();
   const store = lmdbStore(path, () => NOW);
   await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });

@@ -355,7 +355,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('late attacks of other projects leave the merged top lists of a project as they are', async () => {
+  test('late attacks of other projects do not change the merged top lists of a project', async () => {
     const { directory, store, another, destroy } = await open(() => NOW);
     const at = (project: string, hoursAgo: number, source: string) => ({
       ...{ project, source: batch.source, dropped: {} },
