@@ -76,7 +76,7 @@ export const ingestCommand = command({
           if (error !== null) errors.push(error);
         }
       } finally {
-        // Also after an error: what was counted before it stays counted.
+        // Printed even after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);

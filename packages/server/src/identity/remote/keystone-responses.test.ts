@@ -114,7 +114,7 @@ test('any response is either understood or an IdentityUnavailable', () => {
     readDomain,
     (body: unknown) => readRoles(body, 'p1'),
   ];
-  /** A valid response with one value replaced by anything. */
+  /** A valid response with one value replaced with anything. */
   const broken = fc
     .tuple(fc.constantFrom(TOKEN, credential({ access: 'AK', secret: 'SK' })), fc.nat(), fc.anything())
     .map(([body, place, value]) => {

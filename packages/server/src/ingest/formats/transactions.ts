@@ -223,7 +223,7 @@ export class Transactions {
     // Not remembered: a later rule may make it an attack.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time, completeFormats);
-    // All fields by hand, and no copy of the details: merging objects took 13% of the time of an audit line, copying 5%.
+    // Sets single fields and does not copy the details: merging objects took 13% of the time of an audit line, copying 5%.
     const details: AttackDetails = request.details ?? {};
     if (rule) details.rule = normalRule(rule);
     const record = {

@@ -143,7 +143,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of a release without peaks has the same results, also while that release writes', async () => {
+  test('a file of a release without peaks has the same results, even while that release writes', async () => {
     const time = fc
       .tuple(fc.nat(30), fc.nat(3), fc.nat(2), fc.nat(999))
       .map(([hours, minutes, seconds, ms]) => NOW - ((hours * 60 + minutes) * 60 + seconds) * 1_000 - ms);

@@ -201,12 +201,12 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** How many hosts have been deleted: what is cached by host ID is valid while it is the same. Missing until there is one. */
+/** The number of deleted hosts: entries cached by host ID are valid until it changes. Missing before the first deletion. */
 export function deletedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('deletedHosts', read) ?? 0;
 }
 
-/** How often a host has been renamed: no count changes, so neither does a version. Missing until there is one. */
+/** The number of renamed hosts: a rename changes no count, so no version either. Missing before the first rename. */
 export function renamedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('renamedHosts', read) ?? 0;
 }

@@ -46,7 +46,7 @@ type Row<T> = T & Readonly<Record<string, unknown>>;
 
 type SourceRecord = Omit<Source, 'hosts'>;
 
-/** What the database knows of the batches and of what they refer to. Sources are known by name. */
+/** What the database knows about the batches and the records that they refer to. Sources are known by name. */
 export interface Known {
   hosts: Map<string, number>;
   sources: Map<string, { number: number; record: SourceRecord }>;

@@ -220,7 +220,7 @@ export async function hostsOfProject(database: Database, project: string): Promi
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 
-/** The ID of a host, also after its deletion. */
+/** The ID of a host, even after its deletion. */
 function originalId({ id }: { id: string }): string {
   return isDeletedHost({ id }) ? id.slice(deletedHostId('').length) : id;
 }
