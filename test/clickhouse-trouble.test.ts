@@ -36,7 +36,7 @@ import { Random, scaled } from './random.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
-/** Of an attempt. */
+/** How long an attempt may stay open. */
 const LIFETIME_MS = 60_000;
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
 

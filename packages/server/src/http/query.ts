@@ -8,7 +8,7 @@ import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import type { OverviewTimelineQuery } from '../statistics/overview.ts';
-import { hoursOf, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 import type { TimelineQuery } from '../statistics/timeline.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
@@ -61,13 +61,11 @@ export function parseTopQuery(query: RawQuery, now: number): StatisticsQuery & {
 
 export type TopAttacksQuery = StatisticsQuery & { top: number; categories: Category[] | undefined };
 
-/** The range becomes the whole hours by which stores count the values of attacks, so the ETag depends on all of them. */
 export function parseTopAttacksQuery(query: RawQuery, now: number): TopAttacksQuery {
   const others = Object.entries(query).filter(([name]) => LIST.exec(name)?.[1] !== 'attacks');
   const unknown = others.find(([name]) => MISSPELT_ATTACKS.test(lettersOf(name)));
   if (unknown) throw noParameter(unknown[0], 'use attacks, with the names of categories');
-  const { from, to, ...rest } = parseTopQuery(Object.fromEntries(others), now);
-  return { ...rest, ...hoursOf({ from, to }), categories: parseCategories(query) };
+  return { ...parseTopQuery(Object.fromEntries(others), now), categories: parseCategories(query) };
 }
 
 function parseCategories(query: RawQuery): Category[] | undefined {

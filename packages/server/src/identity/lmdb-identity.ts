@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
-import { PerTurnMemo } from '../cache.ts';
+import { ChangeCounter } from '../lmdb/change-counter.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
@@ -68,7 +68,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   const list = <V>(table: Database<V, string>) => [...table.getRange()].map(({ value }) => value);
 
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
-  const changes = new PerTurnMemo(countChanges);
+  const changes = new ChangeCounter(countChanges, () => db.root.resetReadTxn());
   const writer = createWriter(db, audit);
   const committer = new Committer({
     path,

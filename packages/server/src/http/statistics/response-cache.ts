@@ -86,12 +86,22 @@ export class ResponseCache {
   }
 }
 
-/** FNV-1a, 32 bits. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+/**
+ * FNV-1a of the start, where the range usually is, and of the end. The whole URL takes 3 us if it has ten hosts, and 40 us
+ * if it has a thousand.
+ */
+function hashOf(url: string): number {
+  let hash = 0x811c9dc5 ^ url.length;
+  const add = (from: number, to: number) => {
+    for (let i = from; i < to; i++) hash = Math.imul(hash ^ url.charCodeAt(i), 0x01000193);
+  };
+  add(0, Math.min(url.length, HASHED_START));
+  add(Math.max(HASHED_START, url.length - HASHED_END), url.length);
   return hash >>> 0;
 }
+
+const HASHED_START = 128;
+const HASHED_END = 16;
 
 function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';

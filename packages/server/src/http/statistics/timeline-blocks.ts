@@ -18,6 +18,10 @@ const BLOCK_POINTS = 240;
 const BLOCK_BYTES_MAX = 16_777_216;
 /** The memory of the objects around the bytes of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;
+/** About what one series of a block takes. */
+const SERIES_BYTES = 10_240;
+/** Dashboards refresh more often. */
+const IN_USE_MS = 10_000;
 
 /** Limits the names of all views together. The name of a view of a thousand hosts has 33,000 characters. */
 const VIEW_CHARACTERS_MAX = 4_194_304;
@@ -40,6 +44,8 @@ interface Block {
   version: string;
   /** The change counter of the store when the version was last checked. */
   changes: number | undefined;
+  /** Monotonic milliseconds. */
+  usedAt: number;
   text: PointsText;
   /** All points of each series. */
   whole: Part[];
@@ -63,17 +69,23 @@ export class TimelineBlocks {
     // The compressed text of all points and that of the latest cut take up to a fifth each.
     weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
   });
+  readonly #now: () => number;
   #lastView = 0;
 
-  constructor(store: Store) {
+  /** `now`: monotonic milliseconds. */
+  constructor(store: Store, now = () => performance.now()) {
     this.#store = store;
+    this.#now = now;
   }
 
   async json(timeline: TimelineSeries, query: GridQuery): Promise<Buffer | SharedParts> {
     return (await this.#fromBlocks(timeline, query)) ?? (await plainJson(timeline, query));
   }
 
-  /** Undefined if the range is short, if the view is new, or if cached points change while others are counted. */
+  /**
+   * Undefined if the range is short, if the view is new, if its blocks do not fit into the cache, or if cached points change
+   * while others are counted.
+   */
   async #fromBlocks(timeline: TimelineSeries, query: GridQuery): Promise<SharedParts | undefined> {
     const { project, hosts, from, to, offsetMs, byDay = false } = query;
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
@@ -100,9 +112,16 @@ export class TimelineBlocks {
       ? known.map((block) => block?.version)
       : await this.#store.versions({ project, edges });
     const cached = known.map((block, i) => (block?.version === versions[i] ? block : undefined));
-    for (const block of cached) if (block) block.changes = changes;
+    const now = this.#now();
+    for (const block of cached) {
+      if (block === undefined) continue;
+      block.changes = changes;
+      block.usedAt = now;
+    }
     const [wholeFrom, wholeTo] = [first * intervalMs - offsetMs, end * intervalMs - offsetMs];
     const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
+    const added = known.filter((block) => block === undefined).length;
+    if (added > 0 && this.#isInUse(added * timeline.heads.length * SERIES_BYTES, now)) return undefined;
     const finer = mergeEdges([from, wholeFrom, wholeTo, to], stale, intervalMs);
     const counts = await timeline.count({ project, hosts, edges: finer });
     if (changes === undefined || this.#store.changes?.() !== changes) {
@@ -116,7 +135,7 @@ export class TimelineBlocks {
       const start = edges[i] ?? 0;
       const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
       const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
-      const added = createBlock(versions[i] ?? '', changes, pointsText(ends, series));
+      const added = createBlock(versions[i] ?? '', changes, now, pointsText(ends, series));
       this.#blocks.set(keyOf(i), added);
       return added;
     });
@@ -128,6 +147,15 @@ export class TimelineBlocks {
     const firstPoint = first - firstBlock * BLOCK_POINTS;
     const endPoint = end - (endBlock - 1) * BLOCK_POINTS;
     return join(timeline, cut(from, wholeFrom), blocks, firstPoint, endPoint, cut(wholeTo, to));
+  }
+
+  /**
+   * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
+   * all blocks would be created in vain, which takes three times as long as the plain response.
+   */
+  #isInUse(bytes: number, now: number): boolean {
+    const oldest = this.#blocks.evictedBy(bytes);
+    return oldest !== undefined && now - oldest.usedAt < IN_USE_MS;
   }
 
   /** Undefined the first time: blocks of a view that is queried only once are not worth keeping. */
@@ -191,8 +219,8 @@ function sumPoints(
   return sums;
 }
 
-function createBlock(version: string, changes: number | undefined, text: PointsText): Block {
-  return { version, changes, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
+function createBlock(version: string, changes: number | undefined, usedAt: number, text: PointsText): Block {
+  return { version, changes, usedAt, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
 }
 
 /** The points of each series from `from` to before `to`, as one part. */

@@ -59,6 +59,7 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
     },
   );
 
+/** Its range consists of the whole hours by which stores count values, so the ETag depends on all of them. */
 type ProjectQuery = TopAttacksQuery & { project: string };
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
@@ -78,7 +79,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     description: BOUNDS,
     parameters: PARAMETERS,
     returns: ['The list, most frequent first.', listOf({ key })],
-    handler: cached(parseTopAttacksQuery, (query) => top(list, query)),
+    handler: cached(parseTopAttacksQuery, (query) => top(list, query), hoursOf),
   });
 
   return [
@@ -89,10 +90,14 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       description: BOUNDS,
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf({ ip: IP })],
-      handler: cached(parseTopAttacksQuery, async (query) => {
-        const { items, ...list } = await top('sources', query);
-        return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
-      }),
+      handler: cached(
+        parseTopAttacksQuery,
+        async (query) => {
+          const { items, ...list } = await top('sources', query);
+          return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
+        },
+        hoursOf,
+      ),
     },
     {
       path: 'event/attack/source/num',
@@ -100,10 +105,14 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       summary: 'Get the number of distinct sources of attacks',
       parameters: { attacks: ATTACKS_PARAMETER },
       returns: ['The number of sources.', coveredObject({ sip: integer('Number of sources.') })],
-      handler: cached(parseTopAttacksQuery, async (query) => {
-        const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
-        return { sip: total, ...coverage };
-      }),
+      handler: cached(
+        parseTopAttacksQuery,
+        async (query) => {
+          const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
+          return { sip: total, ...coverage };
+        },
+        hoursOf,
+      ),
     },
     overview('ip', 'topIps', 'sources', IP, 'sources'),
     {
@@ -113,8 +122,10 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       description: `The same path on two hosts is two items. ${BOUNDS}`,
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf(URL)],
-      handler: uncached(parseTopAttacksQuery, ({ top: limit, ...query }) =>
-        topUrls(store, { ...query, limit }),
+      handler: uncached(
+        parseTopAttacksQuery,
+        ({ top: limit, ...query }) => topUrls(store, { ...query, limit }),
+        hoursOf,
       ),
     },
     overview('rule', 'topRules', 'rules', string('Rule ID, as in the log.'), 'rules'),

@@ -1,6 +1,7 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
+import { BoundedCache, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
+import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import {
   accumulate,
   accumulateList,
@@ -108,6 +109,10 @@ export function createLookups(schema: Schema) {
   const hostSets = new HostSets();
   const scopesOf = createScopeLookup(schema);
   return {
+    changes: new ChangeCounter(
+      () => allChanges(schema),
+      () => schema.root.resetReadTxn(),
+    ),
     chunks: new SharedChunks(),
     hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
@@ -138,7 +143,7 @@ export function rowsOf({
 
 function createCounter(
   schema: Schema,
-  { hostSets, absences, select, findProject }: Lookups,
+  { changes, hostSets, absences, select, findProject }: Lookups,
   cache: ChunkCache,
   rowOf: Int8Array,
   rowCount: number,
@@ -239,20 +244,37 @@ function createCounter(
     );
   }
 
+  /** Undefined for an unknown project. `changesNow`: the current value of the counter. */
+  function prepare(
+    projectId: string,
+    hosts: readonly string[] | undefined,
+    edges: readonly number[],
+    changesNow: number,
+  ) {
+    const { project, horizon, deleted } = findProject(projectId, changesNow);
+    if (project === undefined) return undefined;
+    const selected = select(project, hosts, deleted);
+    return { project, selected, plan: planChunks(clip(edges, horizon, project.latest)) };
+  }
+
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
-    const changes = allChanges(schema);
-    const { project, horizon, deleted } = findProject(projectId, changes);
-    if (project === undefined) return new Float64Array(rowCount * points);
-    const selected = select(project, hosts, deleted);
-    const { scopes, key } = selected;
-    const plan = planChunks(clip(edges, horizon, project.latest));
-    const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
+    const known = prepare(projectId, hosts, edges, changes.get());
+    const cached =
+      known?.selected.key === undefined
+        ? undefined
+        : countCached(known.selected.key, known.plan, points, changes.get());
     if (cached !== undefined) return cached;
+    // The cached chunks and those that are read must be of one snapshot.
+    const changesNow = changes.renew();
+    const prepared = prepare(projectId, hosts, edges, changesNow);
+    if (prepared === undefined) return new Float64Array(rowCount * points);
+    const { project, selected, plan } = prepared;
     // The only step of `count` returns the counts.
-    if (!isLarge(scopes, plan, rowCount))
-      return count(selected, plan, points, changes).next().value as Float64Array;
-    return countInSlices({ ...selected, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
+    if (!isLarge(selected.scopes, plan, rowCount))
+      return count(selected, plan, points, changesNow).next().value as Float64Array;
+    const key = selected.key ?? hostSets.idOf(selected.scopes);
+    return countInSlices({ ...selected, key }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
     });
@@ -426,6 +448,8 @@ function createProjectLookup(schema: Schema) {
 
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
+/** More than there are chunks of the coarsest level in a range. */
+const RANGE_CHUNKS = 2 ** 20;
 
 interface Marks {
   /** The change counter when they were read. */
@@ -437,21 +461,14 @@ interface Marks {
 }
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
-export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
-  const counters = new VersionedCache<number, number>('versions', () => changes.get());
+export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
+  /** Of the chunks of a range: the sum of their counters. */
+  const sums = new VersionedCache<number, number>('versions', () => changes.get());
   let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
-  const changesIn = (level: Level, chunk: number): number => {
-    const key = level.id * CHUNKS_PER_LEVEL + chunk;
-    const known = counters.get(key);
-    if (known !== undefined) return known;
-    const found = changesOf(schema.cells, level.id, chunk) ?? 0;
-    counters.set(key, found);
-    return found;
-  };
   const currentMarks = () => {
     if (marks.changes !== changes.get()) {
       marks = {
-        changes: changes.get(),
+        changes: changes.renew(),
         born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
@@ -460,22 +477,40 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     }
     return marks;
   };
+  const sumOf = (level: Level, first: number, end: number): number => {
+    const key = (level.id * CHUNKS_PER_LEVEL + first) * RANGE_CHUNKS + Math.max(0, end - first);
+    const known = sums.get(key);
+    if (known !== undefined) return known;
+    changes.renew();
+    let sum = 0;
+    for (let chunk = first; chunk < end; chunk++) sum += changesOf(schema.cells, level.id, chunk) ?? 0;
+    // A new change counter clears the cache.
+    sums.get(key);
+    sums.set(key, sum);
+    return sum;
+  };
 
   /**
    * Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range.
    * The counter of a chunk only grows, until the chunk is freed: without chunks before the horizon, the sum changes
    * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
-  return ({ from, to }) => {
+  const compute = ({ from, to }: TimeRange): string => {
     const { born, horizon, listsBefore, deleted } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
-    const end = Math.ceil(to / chunkMs(level));
-    let sum = 0;
-    for (let chunk = Math.floor(Math.max(from, horizon) / chunkMs(level)); chunk < end; chunk++) {
-      sum += changesIn(level, chunk);
-    }
+    const first = Math.floor(Math.max(from, horizon) / chunkMs(level));
+    const sum = sumOf(level, first, Math.ceil(to / chunkMs(level)));
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
     return `${born}.${limits}.${deleted || ''}.${sum}`;
+  };
+
+  return (range) => {
+    for (;;) {
+      const before = changes.get();
+      const version = compute(range);
+      // Otherwise its parts are of two snapshots.
+      if (changes.get() === before) return version;
+    }
   };
 }
 
