@@ -1,9 +1,10 @@
 /**
- * The change counter of an LMDB file, kept for a millisecond: so long lmdb-js keeps a snapshot, too. A read takes 2 us, the
- * first one of a snapshot 4 to 6 us, and a timeline needs the counter five times: without this it takes 12% longer.
+ * The change counter of an LMDB file, cached for a millisecond, which is how long lmdb-js keeps a snapshot. A read takes
+ * 2 us, the first one of a snapshot 4 to 6 us, and a timeline needs the counter five times: without this it takes 12%
+ * longer.
  *
- * What is cached for the current value may be used. Anything else must be read after `renew`: then the value and what is
- * read until the next `await` are of one snapshot.
+ * Entries that were cached for the current value may be used. Everything else must be read after `renew`: then the value
+ * and all reads until the next `await` are from one snapshot.
  */
 export class ChangeCounter {
   readonly #read: () => number;
@@ -28,7 +29,7 @@ export class ChangeCounter {
     return value;
   }
 
-  /** To be called after a change in this process. */
+  /** Must be called after a change in this process. */
   forget(): void {
     this.#value = undefined;
   }

@@ -10,7 +10,7 @@ import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** Turns the range of a query into the one that is counted. */
+/** Widens the range of a query to the one that is counted. */
 type Widen = (range: Range) => Range;
 
 export interface QueryHandlers {

@@ -18,9 +18,9 @@ const BLOCK_POINTS = 240;
 const BLOCK_BYTES_MAX = 16_777_216;
 /** The memory of the objects around the bytes of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;
-/** About what one series of a block takes. */
+/** The approximate memory of one series of a block. */
 const SERIES_BYTES = 10_240;
-/** Dashboards refresh more often. */
+/** A block counts as in use for this long after a query. Dashboards refresh more often. */
 const IN_USE_MS = 10_000;
 
 /** Limits the names of all views together. The name of a view of a thousand hosts has 33,000 characters. */
@@ -151,7 +151,7 @@ export class TimelineBlocks {
 
   /**
    * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
-   * all blocks would be created in vain, which takes three times as long as the plain response.
+   * no block would ever be reused: creating them takes three times as long as the plain response.
    */
   #isInUse(bytes: number, now: number): boolean {
     const oldest = this.#blocks.evictedBy(bytes);

@@ -59,7 +59,7 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
     },
   );
 
-/** Its range consists of the whole hours by which stores count values, so the ETag depends on all of them. */
+/** The range consists of the whole hours by which stores count values, so the ETag depends on all of them. */
 type ProjectQuery = TopAttacksQuery & { project: string };
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {

@@ -62,7 +62,7 @@ const HOSTS_MAX = 20_000;
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
-/** Some 400 KB. */
+/** About 400 KB. */
 const ABSENCES_MAX = 10_000;
 
 /**
@@ -448,7 +448,7 @@ function createProjectLookup(schema: Schema) {
 
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
-/** More than there are chunks of the coarsest level in a range. */
+/** More chunks than a range has at the coarsest level. */
 const RANGE_CHUNKS = 2 ** 20;
 
 interface Marks {
@@ -462,7 +462,7 @@ interface Marks {
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
-  /** Of the chunks of a range: the sum of their counters. */
+  /** The sums of the change counters of ranges of chunks. */
   const sums = new VersionedCache<number, number>('versions', () => changes.get());
   let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const currentMarks = () => {
@@ -508,7 +508,7 @@ export function createVersions(schema: Schema, changes: ChangeCounter): (range: 
     for (;;) {
       const before = changes.get();
       const version = compute(range);
-      // Otherwise its parts are of two snapshots.
+      // Otherwise the version is made of two snapshots.
       if (changes.get() === before) return version;
     }
   };

@@ -443,7 +443,7 @@ describe('the embedded store', () => {
     const schema = openSchema(join(directory, 'statistics.mdb'));
     const { timeline: count } = createCounters(schema);
     await count('p', undefined, [first, first + 3_600_000, first + 7_200_000]);
-    // As if by another process: the change counter that was read before is still kept.
+    // Like an append by another process: the change counter that was read before is still cached.
     schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
     expect((await count('p', undefined, edges)).subarray(0, 3)).toEqual(Float64Array.of(2, 0, 2));
