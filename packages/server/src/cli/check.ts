@@ -93,12 +93,12 @@ export async function inspectService(
   const isComplete =
     store === 'lmdb' || (postgresUrl !== undefined && (store === 'postgres' || clickhouseUrl !== undefined));
   if (store !== undefined && isComplete && isValid([...Object.keys(STORE_OPTIONS), 'data'])) {
-    const whole = values as ServiceValues;
+    const complete = values as ServiceValues;
     if (data !== undefined && (!isRemote || store === 'lmdb'))
       await checkDirectory(data, { isRemote, isEmbedded: store === 'lmdb' }, io, findings, attempt);
     if (store === 'postgres' || (store === 'clickhouse' && data === undefined && !isRemote))
-      await attempt(() => checkPostgres(whole, isRemote, io, findings));
-    if (store === 'clickhouse') await attempt(() => checkClickHouse(whole, io, findings));
+      await attempt(() => checkPostgres(complete, isRemote, io, findings));
+    if (store === 'clickhouse') await attempt(() => checkClickHouse(complete, io, findings));
   }
   return findings;
 }
@@ -144,12 +144,12 @@ async function checkListeners(
       try {
         await checkCanListen(flag, address);
       } catch (error) {
-        isRunning ||= flag === '--listen' && (await isToRestart(values, address, isRemote, io));
+        isRunning ||= flag === '--listen' && (await isServiceToReplace(values, address, isRemote, io));
         if (!isRunning) throw error;
         const where = `on ${address.host}:${address.port}`;
         notes.push(
           isRemote
-            ? `${flag}: a wafstat is running ${where}: stop it before the start`
+            ? `${flag}: a wafstat is running ${where}: stop it before you start this service`
             : `${flag}: the service of this installation is running ${where}`,
         );
       }
@@ -161,8 +161,8 @@ function isListenAddress(value: unknown): value is ListenAddress {
   return typeof value === 'object' && value !== null && 'host' in value && 'port' in value;
 }
 
-/** Whether a service listens there that the new one will replace. With a remote identity, that may be any wafstat. */
-async function isToRestart(
+/** Whether the new service will replace the one that listens there. With a remote identity, that may be any wafstat. */
+async function isServiceToReplace(
   values: Partial<ServiceValues>,
   address: ListenAddress,
   isRemote: boolean,
@@ -170,7 +170,7 @@ async function isToRestart(
 ): Promise<boolean> {
   const secure = values.tlsCert !== undefined;
   if (isRemote) return (await responseOf(address, secure, '/healthz')).startsWith('{"status":"ok"}');
-  // Whatever is wrong with the key is reported elsewhere.
+  // Other checks report what is wrong with the key.
   const key = await installedMasterKey(values, io).catch(() => null);
   if (key === null) return false;
   // Only a service with the same key recognizes the token as its own. It is expired, so that it is of no use to others.

@@ -55,10 +55,10 @@ export class Database {
   #server = 0;
   /** Another program handles the connections. */
   #isPooled = false;
-  /** How often a statement got no response. */
-  #silences = 0;
-  /** The number of silences when each connection was made. */
-  readonly #silencesBefore = new WeakMap<pg.PoolClient, number>();
+  /** How many statements got no response in time. */
+  #responseTimeouts = 0;
+  /** The number of response timeouts when each connection was made. */
+  readonly #timeoutsBefore = new WeakMap<pg.PoolClient, number>();
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
@@ -98,7 +98,7 @@ export class Database {
     this.#pool.on('error', () => {});
     this.#pool.on('connect', (client) => {
       client.on('error', () => {});
-      this.#silencesBefore.set(client, this.#silences);
+      this.#timeoutsBefore.set(client, this.#responseTimeouts);
     });
   }
 
@@ -182,7 +182,7 @@ export class Database {
         const result = await client.query({ ...name, ...limit, text, values: [...values] });
         return result.rows as R[];
       } catch (error) {
-        if ((error as Error).message === READ_TIMEOUT) this.#silences++;
+        if ((error as Error).message === READ_TIMEOUT) this.#responseTimeouts++;
         // The first one is the cause of the others.
         failure ??= this.#failureOf(error);
         throw failure;
@@ -218,13 +218,13 @@ export class Database {
   }
 
   /**
-   * A connection that was made after the last silence. If the server has lost power, the older ones get no response either,
-   * and each would cost the time of a statement.
+   * A connection that was made after the last response timeout. If the server has lost power, older connections get no
+   * response either, and each would cost the time of a statement.
    */
   async #checkOut(): Promise<pg.PoolClient> {
     for (;;) {
       const client = await this.#pool.connect();
-      if (this.#silencesBefore.get(client) === this.#silences) return client;
+      if (this.#timeoutsBefore.get(client) === this.#responseTimeouts) return client;
       client.release(true);
     }
   }
