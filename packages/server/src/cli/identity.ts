@@ -119,7 +119,7 @@ const addUser = command({
       if (access === 'programmatic') {
         printLine(
           io.stdout,
-          `The password gets API tokens. To sign requests instead, run 'wafstat key add --user ${name}'.`,
+          `Use the password to get API tokens. To sign requests instead, run 'wafstat key add --user ${name}'.`,
         );
       }
       return 0;

@@ -100,7 +100,7 @@ type LabelledProject = ProjectSources & { labels: ProjectLabels; wasOmitted: boo
  * events. What existed when the service started, or was over a limit before, starts with its current total: its past is
  * not an increase.
  */
-class Following {
+class StoreCounter {
   readonly #counter: Counter;
   readonly #totals = new Map<string, number>();
   readonly #series = new Set<string>();
@@ -110,7 +110,7 @@ class Following {
   }
 
   /** `key` identifies the total. Its labels may change, for example when a source sends another format. */
-  follow(key: string, labels: Readonly<Record<string, string>>, total: number, existed: boolean): void {
+  update(key: string, labels: Readonly<Record<string, string>>, total: number, existed: boolean): void {
     const series = JSON.stringify(labels);
     const isNew = !this.#series.has(series);
     this.#series.add(series);
@@ -124,19 +124,19 @@ class Following {
 
 /** Requests and attacks by project, and by host if wanted. */
 function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetricsOptions) {
-  const requests = new Following(metrics.counter('wafstat_requests_total'));
-  const attacks = new Following(metrics.counter('wafstat_attacks_total'));
-  const blocked = new Following(metrics.counter('wafstat_blocked_attacks_total'));
-  const hostRequests = new Following(metrics.counter('wafstat_host_requests_total'));
-  const hostAttacks = new Following(metrics.counter('wafstat_host_attacks_total'));
-  const ranges = new Map<string, CountedRange>();
+  const requests = new StoreCounter(metrics.counter('wafstat_requests_total'));
+  const attacks = new StoreCounter(metrics.counter('wafstat_attacks_total'));
+  const blocked = new StoreCounter(metrics.counter('wafstat_blocked_attacks_total'));
+  const hostRequests = new StoreCounter(metrics.counter('wafstat_host_requests_total'));
+  const hostAttacks = new StoreCounter(metrics.counter('wafstat_host_attacks_total'));
+  const totalsByKey = new Map<string, MonotonicTotals>();
   let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function rangeOf(key: string): CountedRange {
-    const range = ranges.get(key) ?? new CountedRange(retentionMs);
-    ranges.set(key, range);
-    return range;
+  function totalsOf(key: string): MonotonicTotals {
+    const totals = totalsByKey.get(key) ?? new MonotonicTotals(retentionMs);
+    totalsByKey.set(key, totals);
+    return totals;
   }
 
   async function countProject(
@@ -145,15 +145,15 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
     now: number,
   ) {
     const existed = isFirst || wasOmitted;
-    const totals = await rangeOf(project).totals(horizon, now, async (edges) => {
+    const totals = await totalsOf(project).read(horizon, now, async (edges) => {
       const series = await store.seriesByCategory({ project, edges });
       return [series.requests, ...series.attacks, ...series.blocked];
     });
-    requests.follow(project, { ...labels }, totals[0] ?? 0, existed);
+    requests.update(project, { ...labels }, totals[0] ?? 0, existed);
     for (const [i, category] of CATEGORIES.entries()) {
       const key = `${project} ${category}`;
-      attacks.follow(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
-      blocked.follow(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
+      attacks.update(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
+      blocked.update(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
     }
   }
 
@@ -165,13 +165,13 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   ) {
     const key = `${project} ${host.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    const [requestTotal = 0, attackTotal = 0] = await rangeOf(key).totals(horizon, now, async (edges) => {
+    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(horizon, now, async (edges) => {
       const series = await store.series({ project, hosts: [host.id], edges });
       return [series.requests, series.attacks];
     });
     const hostLabels = { ...labels, host: host.hostname };
-    hostRequests.follow(key, hostLabels, requestTotal, existed);
-    hostAttacks.follow(key, hostLabels, attackTotal, existed);
+    hostRequests.update(key, hostLabels, requestTotal, existed);
+    hostAttacks.update(key, hostLabels, attackTotal, existed);
   }
 
   return async (projects: readonly LabelledProject[], now: number): Promise<void> => {
@@ -199,7 +199,7 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
  * Totals that never decrease, although retention deletes old events: what is about to be deleted is read once more, in
  * the same snapshot as the rest, and then kept here. Late events of the last two hours before the horizon are missed.
  */
-class CountedRange {
+class MonotonicTotals {
   readonly #retentionMs: number;
   readonly #leadMs: number;
   readonly #alignMs: number;
@@ -213,11 +213,11 @@ class CountedRange {
     this.#alignMs = this.#leadMs < 2 * HOUR_MS ? MINUTE_MS : HOUR_MS;
   }
 
-  /** `read` returns the points of each series between the edges, from one snapshot. */
-  async totals(
+  /** `readSeries` returns the points of each series between the edges, from one snapshot. */
+  async read(
     horizon: number,
     now: number,
-    read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
+    readSeries: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
     const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
     // Deletion may be late, and then move the horizon by hours at once. The horizon of a new store is the epoch.
@@ -226,7 +226,7 @@ class CountedRange {
     const from = this.#from ?? next;
     const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
     const isDue = from < deletedNext + this.#leadMs / 2;
-    const series = await read(isDue ? [from, next, to] : [from, to]);
+    const series = await readSeries(isDue ? [from, next, to] : [from, to]);
     if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
     this.#from = isDue ? next : from;
     return series.map((points, i) => (this.#deleted[i] ?? 0) + (points.at(-1) ?? 0));
@@ -235,23 +235,23 @@ class CountedRange {
 
 /** Records by format and drop reason, and the newest event, of each source. */
 function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
-  const records = new Following(metrics.counter('wafstat_ingest_records_total'));
-  const dropped = new Following(metrics.counter('wafstat_ingest_dropped_records_total'));
+  const records = new StoreCounter(metrics.counter('wafstat_ingest_records_total'));
+  const dropped = new StoreCounter(metrics.counter('wafstat_ingest_dropped_records_total'));
   const newest: Gauge = metrics.gauge('wafstat_source_last_event_timestamp_seconds');
   let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function followSource(
+  function updateSource(
     { project, labels, wasOmitted }: LabelledProject,
     source: Omit<Source, 'hosts'>,
   ): void {
     const format = formatLabel(source.format, formats);
     const key = `${project} ${source.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    records.follow(key, { ...labels, format }, source.events, existed);
+    records.update(key, { ...labels, format }, source.events, existed);
     for (const [reason, total] of Object.entries(source.dropped)) {
       if (!Object.hasOwn(DROP_REASONS, reason)) continue;
-      dropped.follow(`${key} ${reason}`, { ...labels, format, reason }, total, existed);
+      dropped.update(`${key} ${reason}`, { ...labels, format, reason }, total, existed);
     }
     if (source.last_seen !== null) newest.set({ ...labels, source: source.name }, source.last_seen / 1_000);
   }
@@ -259,7 +259,7 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   return (projects: readonly LabelledProject[]): void => {
     newest.reset();
     const all = projects.flatMap((project) => project.sources.map((source) => ({ project, source })));
-    for (const { project, source } of all.slice(0, SOURCES_MAX)) followSource(project, source);
+    for (const { project, source } of all.slice(0, SOURCES_MAX)) updateSource(project, source);
     omitted = new Set(all.slice(SOURCES_MAX).map(({ project, source }) => `${project.project} ${source.id}`));
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted.size);
     isFirst = false;
