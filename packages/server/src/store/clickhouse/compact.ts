@@ -94,7 +94,7 @@ export async function compactProject(
   let hasInserted = false;
   try {
     const server = await shards.get(attempt.shard);
-    if (await lowerAreDone(database, attempt, stop)) {
+    if (await waitForLowerAttempts(database, attempt, stop)) {
       hasInserted = true;
       const rows = await insertSums(database, server, attempt, days, stop);
       return (await replace(database, attempt, days, rows)) && due.length > days.length;
@@ -138,7 +138,8 @@ function firstDays(due: readonly DueDay[]): DueDay[] {
   return end === -1 ? [...due] : due.slice(0, end);
 }
 
-async function lowerAreDone(
+/** Resolves to false if some are still open after a while. */
+async function waitForLowerAttempts(
   database: Database,
   { project, number }: Attempt,
   stop: AbortSignal,
