@@ -611,7 +611,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       const { options, database, close } = await createTables();
       const { migrate: migratePostgres } = await import('../packages/server/src/store/postgres/postgres.ts');
       await expect(migratePostgres(options.postgres)).rejects.toThrow(
-        /belongs to another kind of store than --store postgres: choose another --postgres-schema/,
+        /belongs to a different kind of store than --store postgres: choose another --postgres-schema/,
       );
       await database.run(`SELECT 1`);
       await close();

@@ -66,7 +66,7 @@ describe('a disk that takes no more writes', () => {
     limitFileSize(server.process, 4_096);
     const refused = await push(service, events(50), 'batch 1');
     expectRefused(refused, 'the disk is full');
-    expect(refused.text).toContain('the disk is full; nothing was changed; try again later');
+    expect(refused.text).toContain('the disk is full; nothing was changed; retry later');
     const logged = /the disk is full: cannot write .*statistics\.mdb .*; nothing was changed/;
     await eventually(() => logged.test(server.process.stderr) || undefined, 'the log to name the file');
     expectRefused(await logout(service, token), 'the disk is full');

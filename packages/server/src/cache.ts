@@ -32,10 +32,10 @@ export const CACHES = {
   versions: 'change counters of chunks (embedded store)',
 } as const;
 
-export type CacheName = keyof typeof CACHES;
+type CacheName = keyof typeof CACHES;
 
 interface CacheLimits<K, V> {
-  /** For metrics. Null for caches that do not live as long as the process. */
+  /** The name in metrics; null for caches that do not live as long as the process. */
   name: CacheName | null;
   entriesMax: number;
   /** The sum of `weight` over all entries, for example in bytes. */
@@ -51,7 +51,7 @@ interface CacheLimits<K, V> {
 export class BoundedCache<K extends {}, V extends {}> {
   readonly #limits: CacheLimits<K, V>;
   readonly name: string;
-  /** Allocates space for all entries, so that a large cache is created when it is used: 20 ms for 100,000 entries. */
+  /** Created on first use, because it allocates space for all entries: 20 ms for 100,000 entries. */
   #entries: LRUCache<K, V> | null = null;
   hits = 0;
   misses = 0;

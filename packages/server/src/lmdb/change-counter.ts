@@ -1,10 +1,10 @@
 /**
- * The change counter of an LMDB file, kept for a millisecond, as long as lmdb-js keeps a snapshot. In a busy service a read
- * takes 2 us and the first read of a snapshot 4 to 6 us, of about 85 for a computed timeline, which needs the counter of the
- * counts four times and that of the identity data once.
+ * The change counter of an LMDB file, cached for a millisecond, which is how long lmdb-js keeps a snapshot. In a busy
+ * service a read takes 2 us and the first read of a snapshot 4 to 6 us, of about 85 us for a computed timeline, which needs
+ * the counter of the counts four times and that of the identity data once.
  *
- * What is cached for the current value may be used. Anything else must be read after `renew`: then the value and all reads
- * up to the next `await` are of one snapshot.
+ * Entries that were cached for the current value may be used. Everything else must be read after `renew`: then the value
+ * and all reads until the next `await` are from one snapshot.
  */
 export class ChangeCounter {
   readonly #read: () => number;
@@ -29,7 +29,7 @@ export class ChangeCounter {
     return value;
   }
 
-  /** To be called after a change in this process. */
+  /** Must be called after a change in this process. */
   forget(): void {
     this.#value = undefined;
   }

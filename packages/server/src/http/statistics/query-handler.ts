@@ -10,7 +10,7 @@ import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** Turns the range of a query into the one that is counted. */
+/** Widens the range of a query to the one that is counted. */
 type Widen = (range: Range) => Range;
 
 export interface QueryHandlers {
@@ -56,7 +56,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // Read before the counts: if they change in between, the response only looks older than it is.
         const version = await store.version(query);
         const content = await compute(query);
-        // `today` is another range tomorrow, which may have the same version.
+        // Tomorrow, `today` is another range, which may have the same version.
         if (isRecent) return contentResponse(content);
         const { project, from, to } = query;
         const response = { project, from, to, version, body: toBody(content), compressed: new Map() };

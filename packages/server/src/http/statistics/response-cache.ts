@@ -9,15 +9,15 @@ import { SharedParts } from '../shared-parts.ts';
 
 /** About 120 timelines of a day by minute, with room for their compressed forms. */
 const CACHED_BYTES_MAX = 16_777_216;
-/** Per response: its URL, and the objects around its bytes. */
+/** The memory of the objects around the bytes of a response. */
 const RESPONSE_BYTES = 1_024;
-/** Remembers most URLs for half a minute if 1,000 new ones come in a second. */
+/** Remembers most URLs for half a minute if 1,000 new ones arrive per second. */
 const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
 export interface Response {
-  /** Of the counts in the range, or of the content. Null: the store cannot tell. */
+  /** The version of the counts in the range, or a hash of the content; null if the store does not know the version. */
   version: string | null;
   body: Body;
   compressed: Map<ContentCoding, Buffer | Buffer[]>;
@@ -55,7 +55,7 @@ export class ResponseCache {
 
   /**
    * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
-   * double its processor time. Other URLs may have the same hash, which does no harm.
+   * double its processor time. Collisions of hashes do no harm.
    */
   readonly #requested = new Uint32Array(REQUESTED_HASHES);
 

@@ -56,7 +56,7 @@ async function addHosts(project: string): Promise<string[]> {
   return ids.flatMap((id) => id ?? []);
 }
 
-/** Mostly close to the edges of the ranges, and to those of minutes and blocks. */
+/** Offsets before now, mostly close to the edges of ranges, minutes and blocks. */
 const ago = fc.oneof(
   fc.integer({ min: -2 * DAY_MS, max: 40 * DAY_MS }),
   fc.integer({ min: 0, max: 3 * MINUTE_MS }),

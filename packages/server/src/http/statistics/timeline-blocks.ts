@@ -1,7 +1,7 @@
 /**
  * Timelines of ranges that move. A dashboard queries a range that ends now: nearly all points are those of its last query,
  * unless late events change them. So the text of points is kept in blocks, each with the version of its counts. A
- * response is put together from blocks; only those that changed and the two points that the range cuts are counted.
+ * response is assembled from blocks; only those that changed and the two points that the range cuts are counted.
  */
 import { BoundedCache } from '../../cache.ts';
 import { DAY_MS, gridEdges, intervalOf, type TimelineQuery } from '../../statistics/timeline.ts';
@@ -16,16 +16,16 @@ import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './t
 const BLOCK_POINTS = 240;
 /** About 100 timelines of a day by minute. */
 const BLOCK_BYTES_MAX = 16_777_216;
-/** Of the objects of a block. */
+/** The memory of the objects around the bytes of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;
-/** About what one series of a block takes. */
+/** The approximate memory of one series of a block. */
 const SERIES_BYTES = 10_240;
-/** Dashboards refresh more often. */
+/** A block counts as in use for this long after a query. Dashboards refresh more often. */
 const IN_USE_MS = 10_000;
 
-/** The length of the names of all views. The name of a view of a thousand hosts has 33,000 characters. */
+/** Limits the names of all views together. The name of a view of a thousand hosts has 33,000 characters. */
 const VIEW_CHARACTERS_MAX = 4_194_304;
-/** More than there are blocks of minutes up to TIME_MAX. */
+/** More than the number of blocks of minutes up to TIME_MAX. */
 const BLOCKS_PER_VIEW = 2 ** 21;
 
 /** The series of a call, and the text around their points. */
@@ -42,7 +42,7 @@ type GridQuery = TimelineQuery & { byDay?: boolean };
 
 interface Block {
   version: string;
-  /** Of the store, when the version was checked the last time. */
+  /** The change counter of the store when the version was last checked. */
   changes: number | undefined;
   /** Monotonic milliseconds. */
   usedAt: number;
@@ -91,7 +91,7 @@ export class TimelineBlocks {
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
     const blockMs = BLOCK_POINTS * intervalMs;
     if (this.#store.versions === undefined || to - from < blockMs) return undefined;
-    // JSON tells all hosts from a host whose ID is `undefined`.
+    // JSON distinguishes "all hosts" from a host whose ID is `undefined`.
     const selection = JSON.stringify([project, hosts ?? null]);
     const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${selection}`);
     // Times on the local clock, in intervals: the whole points of the range before its last point, and their blocks.
@@ -106,7 +106,7 @@ export class TimelineBlocks {
     const changes = this.#store.changes?.();
     const keyOf = (i: number) => view * BLOCKS_PER_VIEW + firstBlock + i;
     const known = edges.slice(1).map((_, i) => this.#blocks.get(keyOf(i)));
-    // Usually many queries come between two changes, and one number tells for all blocks that none has changed.
+    // Usually many queries come between two changes, and comparing one number shows that no block has changed.
     const isCurrent = changes !== undefined && known.every((block) => block?.changes === changes);
     const versions = isCurrent
       ? known.map((block) => block?.version)
@@ -126,7 +126,7 @@ export class TimelineBlocks {
     const counts = await timeline.count({ project, hosts, edges: finer });
     if (changes === undefined || this.#store.changes?.() !== changes) {
       const versionsNow = await this.#store.versions({ project, edges });
-      // Otherwise a batch could be in some points of the response and missing in others.
+      // Otherwise a batch could be in some points of the response and missing from others.
       if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
     }
 
@@ -151,7 +151,7 @@ export class TimelineBlocks {
 
   /**
    * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
-   * all blocks would be created in vain, which takes three times as long as the plain response.
+   * no block would ever be reused: creating them takes three times as long as the plain response.
    */
   #isInUse(bytes: number, now: number): boolean {
     const oldest = this.#blocks.evictedBy(bytes);
@@ -166,7 +166,7 @@ export class TimelineBlocks {
   }
 }
 
-/** The naive version. */
+/** Counts all points; also the oracle in tests. */
 export async function plainJson(
   { heads, tail, count }: TimelineSeries,
   { project, hosts, from, to, offsetMs, byDay = false }: GridQuery,
@@ -206,7 +206,7 @@ function sumPoints(
   ends: readonly number[],
 ): Float64Array {
   const first = edges.indexOf(start);
-  // No edge but those of the points.
+  // The edges are exactly those of the points, so there is nothing to add up.
   if (edges[first + ends.length] === ends[ends.length - 1])
     return counts.subarray(first, first + ends.length);
   const sums = new Float64Array(ends.length);
@@ -239,7 +239,7 @@ function cutBlock(block: Block, from: number, to: number): Part[] {
   return block.cut.parts;
 }
 
-/** Of the first block, the points from `firstPoint` on; of the last, those before `endPoint`. */
+/** Joins the blocks, from `firstPoint` in the first block to before `endPoint` in the last. */
 function join(
   { heads, tail }: TimelineSeries,
   cutsBefore: readonly string[],

@@ -39,8 +39,8 @@ import {
 } from './schema.ts';
 
 /**
- * `hosts` undefined: the whole project. Returns the points of the first row, then those of the next; in a promise if
- * there is so much to read that other work needs a turn in between.
+ * Counts the whole project if `hosts` is undefined. Returns the points row by row; in a promise if there is so much to read
+ * that other work needs a turn in between.
  */
 export type Counter = (
   project: string,
@@ -50,7 +50,7 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. */
+/** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
@@ -62,13 +62,13 @@ const HOSTS_MAX = 20_000;
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
-/** Some 400 KB. */
+/** About 400 KB. */
 const ABSENCES_MAX = 10_000;
 
 /**
- * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
- * requests, attacks by category, and blocked attacks by category; those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
- * the sum of the others.
+ * The rows of a timeline are requests and attacks; a distribution has one row per category. The rows of `byCategory` are
+ * requests, attacks by category, and blocked attacks by category. Those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
+ * which is the sum of the others.
  */
 export function createCounters(
   schema: Schema,
@@ -150,8 +150,8 @@ function createCounter(
   sliceMs: number,
 ): Counter {
   /**
-   * Of a single point, such as that of a distribution, only the sum of each row is cached. Not of minutes: their running
-   * totals are short, and a range that ends now moves on every minute.
+   * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
+   * running totals are short, and a range that ends now moves on every minute.
    */
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
@@ -290,7 +290,7 @@ export function readChanges(
   read?: ReadOptions,
 ): number {
   if (level === EXACT.id) {
-    // Has no counter of its own.
+    // Exact records have no change counter of their own.
     return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
   }
   const found = changesOf(schema.cells, level, chunk, read);
@@ -352,7 +352,7 @@ export interface Selected {
   scopes: readonly number[];
   /** Their host IDs. Empty for the whole project. */
   ids: readonly string[];
-  /** Under which the chunk cache has their sums. Undefined: not worth caching. */
+  /** The key of their sums in the chunk cache; undefined if they are not worth caching. */
   key: number | undefined;
 }
 
@@ -448,7 +448,7 @@ function createProjectLookup(schema: Schema) {
 
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
-/** More than there are chunks of the coarsest level in a range. */
+/** More chunks than a range has at the coarsest level. */
 const RANGE_CHUNKS = 2 ** 20;
 
 interface Marks {
@@ -462,7 +462,7 @@ interface Marks {
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
-  /** Of the chunks of a range: the sum of their counters. */
+  /** The sums of the change counters of ranges of chunks. */
   const sums = new VersionedCache<number, number>('versions', () => changes.get());
   let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const currentMarks = () => {
@@ -508,7 +508,7 @@ export function createVersions(schema: Schema, changes: ChangeCounter): (range: 
     for (;;) {
       const before = changes.get();
       const version = compute(range);
-      // Otherwise its parts are of two snapshots.
+      // Otherwise the version is made of two snapshots.
       if (changes.get() === before) return version;
     }
   };

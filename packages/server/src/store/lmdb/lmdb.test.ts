@@ -143,7 +143,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of a release without peaks has the same results, also while that release writes', async () => {
+  test('a file of a release without peaks has the same results, even while that release writes', async () => {
     const time = fc
       .tuple(fc.nat(30), fc.nat(3), fc.nat(2), fc.nat(999))
       .map(([hours, minutes, seconds, ms]) => NOW - ((hours * 60 + minutes) * 60 + seconds) * 1_000 - ms);
@@ -355,7 +355,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('late attacks of other projects leave the merged top lists of a project as they are', async () => {
+  test('late attacks of other projects do not change the merged top lists of a project', async () => {
     const { directory, store, another, destroy } = await open(() => NOW);
     const at = (project: string, hoursAgo: number, source: string) => ({
       ...{ project, source: batch.source, dropped: {} },
@@ -443,7 +443,7 @@ describe('the embedded store', () => {
     const schema = openSchema(join(directory, 'statistics.mdb'));
     const { timeline: count } = createCounters(schema);
     await count('p', undefined, [first, first + 3_600_000, first + 7_200_000]);
-    // As if by another process: the change counter that was read before is still kept.
+    // Like an append by another process: the change counter that was read before is still cached.
     schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
     expect((await count('p', undefined, edges)).subarray(0, 3)).toEqual(Float64Array.of(2, 0, 2));

@@ -6,13 +6,12 @@ import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { SLICE_MS } from '../slices.ts';
+import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
   type Batch,
   compareFollowed,
-  groupSources,
   NO_SOURCE,
-  newSource,
   type ProjectSources,
   type Source,
   type Store,
@@ -77,7 +76,7 @@ export function lmdbStore(
 
   const write = <T>(action: () => T): Promise<T> =>
     available(() => committer.run(action).finally(() => changes.forget()));
-  /** For changes that make the file larger. */
+  /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(
@@ -252,7 +251,7 @@ export function lmdbStore(
   };
 }
 
-/** Other errors than those of LMDB are bugs. */
+/** Errors that do not come from LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
   if (error instanceof CommitFailed)
     return new StoreNotWritable(error.message, error.trouble, {
