@@ -234,6 +234,36 @@ export function identityConformance(
       expect([administration.userNamed('u1').id, administration.projectNamed('p1').id]).toEqual(['u9', 'p9']);
     });
 
+    test('nobody gets a role in a project or domain that another process has deleted', async () => {
+      const { store, audit, another } = await start();
+      const other = await another();
+      await store.change((write) => {
+        for (const id of ['1', '2']) write.put('domain', domain(id));
+        for (const id of ['1', '2']) write.put('project', project(id));
+        write.put('user', user('1'));
+      });
+      await other.refresh();
+      // Read before the deletion, as a request handler does.
+      const scopes = other.projects().map(({ id }) => id);
+      const administration = administrationOf(other, audit);
+      await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
+      await administrationOf(store, audit).removeDomain('d2');
+      const before = [...store.records()];
+      const given = { name: 'new', domain_id: 'd1', access: 'both', password: 'a password' } as const;
+      const changes: [change: () => Promise<unknown>, unknown: string][] = [
+        [() => administration.changeUser('u1', { roles: { scopes, roles: { p2: ['reader'] } } }), 'p2'],
+        [() => administration.changeUser('u1', { roles: { scopes, roles: { d2: ['admin'] } } }), 'd2'],
+        [() => administration.changeRole('grant', 'u1', 'p2', 'reader'), 'p2'],
+        [() => administration.addUser({ ...given, roles: { p1: ['reader'], p2: ['reader'] } }), 'p2'],
+        [() => administration.addUser({ ...given, domain_id: 'd2', roles: {} }), 'd2'],
+        [() => administration.addProject('d2', 'new'), 'd2'],
+      ];
+      for (const [change, unknown] of changes)
+        await expect(change()).rejects.toThrow(new RegExp(`^unknown (project or )?domain '${unknown}'$`));
+      expect([...store.records()]).toEqual(before);
+      await other.close();
+    });
+
     test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {
       const { store, audit } = await start();
       await store.change((write) => {
@@ -261,6 +291,7 @@ export function identityConformance(
       const { store, audit } = await start();
       await store.change((write) => {
         write.put('domain', domain('1'));
+        write.put('project', project('1'));
         write.put('user', { ...user('1'), roles: { d1: ['admin'] } });
       });
       const cipher = createSecretCipher(Buffer.alloc(32));

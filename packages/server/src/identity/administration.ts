@@ -136,6 +136,7 @@ export class Administration {
   async addProject(domainId: string, name: string, enabled = true): Promise<Project> {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = { ...this.#newProject(domainId, name), enabled };
+      this.domain(domainId);
       checkIsNew('project', name, this.#store.projectByName(domainId, name));
       write.put('project', project);
       entry.object.id = project.id;
@@ -148,6 +149,8 @@ export class Administration {
     return this.#prepareChange('user.add', { type: 'user', name: given.name }, async () => {
       const user = await this.#newUser(given);
       return (write, entry) => {
+        this.domain(user.domain_id);
+        this.#checkScopes(user.roles);
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.put('user', user);
         const { domain_id, access, roles, enabled } = user;
@@ -196,7 +199,7 @@ export class Administration {
   ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
-      if (verb === 'grant' && !this.#store.project(scopeId)) this.domain(scopeId);
+      if (verb === 'grant') this.#checkScopes({ [scopeId]: [role] });
       const before = user.roles[scopeId] ?? [];
       const after =
         verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
@@ -216,6 +219,7 @@ export class Administration {
   ): Step<void> {
     const change: Change<void> = (write, entry) => {
       const user = this.#changedUser(entry, userId);
+      this.#checkScopes(roles);
       const elsewhere = Object.entries(user.roles).filter(([scope]) => !scopes.includes(scope));
       const changed = { ...user, roles: { ...Object.fromEntries(elsewhere), ...roles } };
       this.#checkAdministrators(user, changed, confirmation);
@@ -388,6 +392,12 @@ export class Administration {
         void audit.note({ ...entry, outcome: isRefused ? 'refused' : 'failed', reason });
       throw error;
     }
+  }
+
+  /** In the transaction of the change: what the caller has checked may have been deleted meanwhile. */
+  #checkScopes(roles: Roles): void {
+    for (const id of Object.keys(roles))
+      known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
   }
 
   /** Whether the change leaves the domain without an administrator who can sign in. `after`: null for none. */
