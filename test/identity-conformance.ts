@@ -14,7 +14,14 @@ import type {
   IdentityStore,
   IdentityWriter,
 } from '../packages/server/src/identity/identity-store.ts';
-import type { AccessKey, Domain, Project, User } from '../packages/server/src/identity/records.ts';
+import {
+  type AccessKey,
+  type Domain,
+  type Project,
+  ROLES,
+  rolesIn,
+  type User,
+} from '../packages/server/src/identity/records.ts';
 import { createPasswords, createSecretCipher } from '../packages/server/src/identity/secrets.ts';
 import { scaled } from './random.ts';
 
@@ -232,6 +239,34 @@ export function identityConformance(
         await expect(change()).rejects.toThrow(/^unknown (user|project|domain) '/);
       expect([...store.records()]).toEqual(before);
       expect([administration.userNamed('u1').id, administration.projectNamed('p1').id]).toEqual(['u9', 'p9']);
+    });
+
+    test('roles find the same projects as a scan of all projects', async () => {
+      const { store, audit } = await start();
+      const domains = ['d1', 'd10', 'd2'];
+      const names = ['a', '\uffff', '\u{1f600}', '!'];
+      const projects = domains.flatMap((domain_id, i) =>
+        names.map((name, j) => ({ ...project(`${i}${j}`, j !== 1), name, domain_id })),
+      );
+      await store.change((write) => {
+        for (const id of ['1', '10', '2']) write.put('domain', domain(id));
+        for (const each of projects) write.put('project', each);
+      });
+      for (const domainId of domains) {
+        const found = byId(store.projectsIn(domainId));
+        expect(found).toEqual(projects.filter(({ domain_id }) => domain_id === domainId));
+      }
+      expect([store.projectsIn('d'), store.projectsIn('x'.repeat(10_000))]).toEqual([[], []]);
+      const administration = administrationOf(store, audit);
+      const scope = fc.constantFrom(...domains, ...projects.map(({ id }) => id), 'deleted');
+      fc.assert(
+        fc.property(fc.dictionary(scope, fc.subarray([...ROLES]), { maxKeys: 4 }), (roles) => {
+          const all = projects.filter((each) => rolesIn({ roles }, { project: each }).length > 0);
+          expect(byId(administration.projectsWithRoles({ roles }))).toEqual(all);
+          expect(byId(administration.projectsOf({ roles }))).toEqual(all.filter(({ enabled }) => enabled));
+        }),
+        { numRuns: scaled(100) },
+      );
     });
 
     test('nobody gets a role in a project or domain that another process has deleted', async () => {
@@ -466,12 +501,28 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   ),
 );
 
+/** Users have a domain too. */
+function isProjectOf(domainId: string, value: IdentityRecord['value']): boolean {
+  return (
+    typeof value === 'object' &&
+    'domain_id' in value &&
+    !('password_hash' in value) &&
+    value.domain_id === domainId
+  );
+}
+
+function byId(projects: readonly Project[]): Project[] {
+  return projects.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}
+
 const step = fc.record({ by: fc.constantFrom(0, 1), act });
 
 function expectSame(store: IdentityStore, model: Model): void {
   const found = new Map([...store.records()].map((each) => [`${each.kind} ${each.id}`, each.value]));
   expect(Object.fromEntries([...found].sort())).toEqual(Object.fromEntries([...model].sort()));
   for (const each of ['1', '2', '3']) {
+    const inDomain = [...model.values()].filter((value) => isProjectOf(`d${each}`, value));
+    expect(byId(store.projectsIn(`d${each}`))).toEqual(byId(inDomain as Project[]));
     expect(store.userByName('d1', user(each).name)).toEqual(model.get(`user u${each}`));
     expect(store.projectByName('d1', `project ${each}`)).toEqual(model.get(`project p${each}`));
     expect(store.keysOf(`u${each}`)).toEqual([model.get(`key AK${each}`)].filter(Boolean));

@@ -19,7 +19,6 @@ import {
   type Domain,
   type Project,
   type Role,
-  rolesIn,
   type User,
 } from './records.ts';
 import {
@@ -63,7 +62,17 @@ export interface Confirmation {
 /** For request handlers: reads need no actor; every change goes through `as(actor)`. */
 export type AdministrationView = Pick<
   Administration,
-  'as' | 'key' | 'keysOf' | 'domains' | 'domain' | 'projects' | 'project' | 'projectsOf' | 'users' | 'user'
+  | 'as'
+  | 'key'
+  | 'keysOf'
+  | 'domains'
+  | 'domain'
+  | 'projects'
+  | 'project'
+  | 'projectsOf'
+  | 'projectsWithRoles'
+  | 'users'
+  | 'user'
 >;
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
@@ -455,9 +464,16 @@ export class Administration {
     return byName(this.#store.projects());
   }
 
-  /** The projects in which the user has any role. */
+  /** The enabled projects in which the user has any role. */
   projectsOf(user: Pick<User, 'roles'>): Project[] {
-    return this.projects().filter((project) => project.enabled && rolesIn(user, { project }).length > 0);
+    return this.projectsWithRoles(user).filter(({ enabled }) => enabled);
+  }
+
+  /** Also disabled ones. Reads the projects and domains that the roles name: an installation may have thousands of others. */
+  projectsWithRoles({ roles }: Pick<User, 'roles'>): Project[] {
+    const ids = Object.keys(roles).filter((id) => roles[id]?.length);
+    const found = ids.flatMap((id) => [this.#store.project(id) ?? [], this.#store.projectsIn(id)].flat());
+    return byName([...new Map(found.map((project) => [project.id, project])).values()]);
   }
 
   users(): User[] {
