@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { installComponents } from '../scripts/components.mjs';
 import { dataSets } from './data.mjs';
 import { bench, root, wafstat } from './paths.mjs';
+import { PEERS } from './rows.mjs';
 
 const COMPONENTS = [
   { package: 'wrk', probe: ['which', 'wrk'] },
@@ -14,7 +15,6 @@ const COMPONENTS = [
   { package: 'goaccess', probe: ['which', 'goaccess'] },
 ];
 
-export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
 const PEER_FILES = ['sqlite.db', 'duck.db', 'postgres', 'clickhouse'];
 
 /** Returns where everything is. Reuses data that was generated today, because that takes longer than the measurement. */

@@ -1,5 +1,6 @@
-/** Turns measurements into rows of the table: a name, one number per round, and the goal if there is one. */
-import { PEERS } from './prepare.mjs';
+/** Turns measurements into rows of the table: a name, one number per round or a note, and the goal if there is one. */
+
+export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
 
 const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
 /** The share of the limit. */
@@ -16,16 +17,22 @@ export function goalRows(figures) {
   const add = (name, values, goal) => rows.push({ name, values, goal });
   const addRatio = (query, speeds, ours, other, at_least) => {
     const ratios = speeds[ours].map((per_s, round) => per_s / speeds[other][round]);
-    add(`${query}: ${ours} / ${other}`, ratios, at_least && { at_least });
+    // In a round without a response of the other there is no ratio.
+    add(`${query}: ${ours} / ${other}`, ratios.filter(Number.isFinite), at_least && { at_least });
+  };
+  const addPeerRatio = (query, speeds, ours) => {
+    const peer = bestPeer(speeds);
+    if (median(speeds[peer]) > 0) addRatio(query, speeds, ours, peer, OF_THE_BEST_PEER);
+    else rows.push({ name: `${query}: ${ours} / best peer`, values: [], note: 'peers failed' });
   };
   for (const [view, speeds] of Object.entries(live.speed)) {
     addRatio(view, speeds, 'wafstat', 'limit', LIVE_OF_THE_LIMIT);
-    addRatio(view, speeds, 'wafstat', bestPeer(speeds), OF_THE_BEST_PEER);
+    addPeerRatio(view, speeds, 'wafstat');
   }
   for (const [query, speeds] of Object.entries(speed)) {
     for (const ours of OURS)
       addRatio(query, speeds, ours, 'limit', query === NO_LIMIT_GOAL ? undefined : OF_THE_LIMIT[ours]);
-    for (const ours of OURS) addRatio(query, speeds, ours, bestPeer(speeds), OF_THE_BEST_PEER);
+    for (const ours of OURS) addPeerRatio(query, speeds, ours);
   }
   for (const [call, values] of Object.entries(calls)) {
     add(`${call}, computed: time / timeline`, values, { at_most: 1.5 });

@@ -63,7 +63,8 @@ export function compressionTable(compression) {
 }
 
 function cells(row) {
-  const { values, goal } = row;
+  const { values, goal, note } = row;
+  if (note) return [note, '', '', ''];
   const spread = values.length > 1 ? `${short(Math.min(...values))} to ${short(Math.max(...values))}` : '';
   const wanted = goal ? (goal.at_least === undefined ? `<= ${goal.at_most}` : `>= ${goal.at_least}`) : '';
   const reached = { true: 'yes', false: 'no', null: '' }[String(isReached(row))];

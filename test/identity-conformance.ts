@@ -14,7 +14,14 @@ import type {
   IdentityStore,
   IdentityWriter,
 } from '../packages/server/src/identity/identity-store.ts';
-import type { AccessKey, Domain, Project, User } from '../packages/server/src/identity/records.ts';
+import {
+  type AccessKey,
+  type Domain,
+  type Project,
+  ROLES,
+  rolesIn,
+  type User,
+} from '../packages/server/src/identity/records.ts';
 import { createPasswords, createSecretCipher } from '../packages/server/src/identity/secrets.ts';
 import { scaled } from './random.ts';
 
@@ -234,6 +241,64 @@ export function identityConformance(
       expect([administration.userNamed('u1').id, administration.projectNamed('p1').id]).toEqual(['u9', 'p9']);
     });
 
+    test('roles find the same projects as a scan of all projects', async () => {
+      const { store, audit } = await start();
+      const domains = ['d1', 'd10', 'd2'];
+      const names = ['a', '\uffff', '\u{1f600}', '!'];
+      const projects = domains.flatMap((domain_id, i) =>
+        names.map((name, j) => ({ ...project(`${i}${j}`, j !== 1), name, domain_id })),
+      );
+      await store.change((write) => {
+        for (const id of ['1', '10', '2']) write.put('domain', domain(id));
+        for (const each of projects) write.put('project', each);
+      });
+      for (const domainId of domains) {
+        const found = byId(store.projectsIn(domainId));
+        expect(found).toEqual(projects.filter(({ domain_id }) => domain_id === domainId));
+      }
+      expect([store.projectsIn('d'), store.projectsIn('x'.repeat(10_000))]).toEqual([[], []]);
+      const administration = administrationOf(store, audit);
+      const scope = fc.constantFrom(...domains, ...projects.map(({ id }) => id), 'deleted');
+      fc.assert(
+        fc.property(fc.dictionary(scope, fc.subarray([...ROLES]), { maxKeys: 4 }), (roles) => {
+          const all = projects.filter((each) => rolesIn({ roles }, { project: each }).length > 0);
+          expect(byId(administration.projectsWithRoles({ roles }))).toEqual(all);
+          expect(byId(administration.projectsOf({ roles }))).toEqual(all.filter(({ enabled }) => enabled));
+        }),
+        { numRuns: scaled(100) },
+      );
+    });
+
+    test('nobody gets a role in a project or domain that another process has deleted', async () => {
+      const { store, audit, another } = await start();
+      const other = await another();
+      await store.change((write) => {
+        for (const id of ['1', '2']) write.put('domain', domain(id));
+        for (const id of ['1', '2']) write.put('project', project(id));
+        write.put('user', user('1'));
+      });
+      await other.refresh();
+      // Read before the deletion, as a request handler does.
+      const scopes = other.projects().map(({ id }) => id);
+      const administration = administrationOf(other, audit);
+      await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
+      await administrationOf(store, audit).removeDomain('d2');
+      const before = [...store.records()];
+      const given = { name: 'new', domain_id: 'd1', access: 'both', password: 'a password' } as const;
+      const changes: [change: () => Promise<unknown>, unknown: string][] = [
+        [() => administration.changeUser('u1', { roles: { scopes, roles: { p2: ['reader'] } } }), 'p2'],
+        [() => administration.changeUser('u1', { roles: { scopes, roles: { d2: ['admin'] } } }), 'd2'],
+        [() => administration.changeRole('grant', 'u1', 'p2', 'reader'), 'p2'],
+        [() => administration.addUser({ ...given, roles: { p1: ['reader'], p2: ['reader'] } }), 'p2'],
+        [() => administration.addUser({ ...given, domain_id: 'd2', roles: {} }), 'd2'],
+        [() => administration.addProject('d2', 'new'), 'd2'],
+      ];
+      for (const [change, unknown] of changes)
+        await expect(change()).rejects.toThrow(new RegExp(`^unknown (project or )?domain '${unknown}'$`));
+      expect([...store.records()]).toEqual(before);
+      await other.close();
+    });
+
     test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {
       const { store, audit } = await start();
       await store.change((write) => {
@@ -261,6 +326,7 @@ export function identityConformance(
       const { store, audit } = await start();
       await store.change((write) => {
         write.put('domain', domain('1'));
+        write.put('project', project('1'));
         write.put('user', { ...user('1'), roles: { d1: ['admin'] } });
       });
       const cipher = createSecretCipher(Buffer.alloc(32));
@@ -435,12 +501,28 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   ),
 );
 
+/** Users have a domain too. */
+function isProjectOf(domainId: string, value: IdentityRecord['value']): boolean {
+  return (
+    typeof value === 'object' &&
+    'domain_id' in value &&
+    !('password_hash' in value) &&
+    value.domain_id === domainId
+  );
+}
+
+function byId(projects: readonly Project[]): Project[] {
+  return projects.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}
+
 const step = fc.record({ by: fc.constantFrom(0, 1), act });
 
 function expectSame(store: IdentityStore, model: Model): void {
   const found = new Map([...store.records()].map((each) => [`${each.kind} ${each.id}`, each.value]));
   expect(Object.fromEntries([...found].sort())).toEqual(Object.fromEntries([...model].sort()));
   for (const each of ['1', '2', '3']) {
+    const inDomain = [...model.values()].filter((value) => isProjectOf(`d${each}`, value));
+    expect(byId(store.projectsIn(`d${each}`))).toEqual(byId(inDomain as Project[]));
     expect(store.userByName('d1', user(each).name)).toEqual(model.get(`user u${each}`));
     expect(store.projectByName('d1', `project ${each}`)).toEqual(model.get(`project p${each}`));
     expect(store.keysOf(`u${each}`)).toEqual([model.get(`key AK${each}`)].filter(Boolean));

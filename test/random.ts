@@ -5,14 +5,16 @@
  */
 const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '1' } = process.env;
 
-if (seed !== undefined) {
-  const { default: fc } = await import('fast-check');
-  fc.configureGlobal({ ...fc.readConfigureGlobal(), seed: Number(seed) });
-}
-
 /** How often to repeat something random. */
 export function scaled(runs: number): number {
   return Math.ceil(runs * Number(scale));
+}
+
+if (seed !== undefined || scale !== '1') {
+  const { default: fc } = await import('fast-check');
+  const global = fc.readConfigureGlobal();
+  // Property tests without a number of runs have the default of fast-check.
+  fc.configureGlobal({ ...global, numRuns: scaled(100), ...(seed !== undefined && { seed: Number(seed) }) });
 }
 
 /** A seeded generator (mulberry32), so that a failure can be repeated. */

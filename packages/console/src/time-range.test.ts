@@ -1,15 +1,20 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { scaled } from '../../../test/random.ts';
 import { clock, day } from './format.ts';
 import {
+  edgesBefore,
   PRESETS,
   type PresetName,
   previousRange,
   RANGE_DAYS_MAX,
   rangeProblem,
   resolveRange,
+  type SelectedRange,
   shiftedRange,
+  timeBefore,
 } from './time-range.ts';
-import { fixedZone, parseZone } from './zone.ts';
+import { fixedZone, parseZone, startOfDay } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -38,7 +43,7 @@ test('the previous range has the same length and does not overlap', () => {
   const spans = (Object.keys(PRESETS) as PresetName[]).map((preset) => ({ preset }));
   for (const selected of [...spans, { from: NOW - 5_000, to: NOW }]) {
     const range = resolveRange(selected, fixedZone(2 * HOUR_MS), NOW);
-    const before = previousRange(selected, range);
+    const before = previousRange(selected, range, fixedZone(2 * HOUR_MS));
     expect(before.to - before.from).toBe(range.to - range.from);
     expect(before.to).toBeLessThanOrEqual(range.from);
   }
@@ -60,7 +65,7 @@ test('days begin at local midnight across a clock change', () => {
 
 test('half a day is compared with the same half of the day before', () => {
   const today = resolveRange({ preset: 'today' }, fixedZone(0), NOW);
-  expect(previousRange({ preset: 'today' }, today)).toEqual({
+  expect(previousRange({ preset: 'today' }, today, fixedZone(0))).toEqual({
     from: Date.UTC(2026, 6, 14),
     to: NOW - DAY_MS,
   });
@@ -108,6 +113,68 @@ test.each([
   const week = shiftedRange({ preset: '7days' }, zone, -1, now);
   expect(week?.to).toBe(resolveRange({ preset: '7days' }, zone, now).from);
   expect([week?.from, week?.to].map((time) => clock(time ?? 0, zone))).toEqual(['00:00', '00:00']);
+});
+
+test.each([
+  [
+    'Europe/Berlin',
+    Date.UTC(2026, 9, 26, 11),
+    '24 Oct 00:00 to 25 Oct 00:00',
+    '25 Oct 00:00 to 25 Oct 12:00',
+  ],
+  [
+    'Europe/Berlin',
+    Date.UTC(2026, 2, 30, 11),
+    '28 Mar 00:00 to 29 Mar 00:00',
+    '29 Mar 00:00 to 29 Mar 13:00',
+  ],
+  // The clock skips midnight of 6 September.
+  ['America/Santiago', Date.UTC(2026, 8, 7, 12), '5 Sep 00:00 to 6 Sep 01:00', '6 Sep 01:00 to 6 Sep 09:00'],
+])('days are compared with local days across a clock change in %s', (id, now, dayBefore, yesterday) => {
+  const zone = parseZone(id);
+  if (zone === null) throw new Error('the zone is unknown');
+  const compared = (selected: SelectedRange) => {
+    const { from, to } = previousRange(selected, resolveRange(selected, zone, now), zone);
+    return [from, to].map((time) => `${day(time, zone)} ${clock(time, zone)}`).join(' to ');
+  };
+  expect(compared({ preset: 'yesterday' })).toBe(dayBefore);
+  expect(compared({ preset: 'today' })).toBe(yesterday);
+  // The days of a custom range are days too.
+  expect(compared(resolveRange({ preset: 'yesterday' }, zone, now))).toBe(dayBefore);
+});
+
+const zones = fc.constantFrom(
+  ...['Europe/Berlin', 'America/Santiago', 'Australia/Lord_Howe', '+05:45'].map(
+    (id) => parseZone(id) ?? fixedZone(0),
+  ),
+);
+
+test('whole days are compared with the whole days that end where they begin', () => {
+  const firstDay = fc.integer({ min: 16_436, max: 21_915 });
+  fc.assert(
+    fc.property(zones, firstDay, fc.integer({ min: 1, max: 100 }), (zone, first, days) => {
+      const range = { from: startOfDay(first, zone), to: startOfDay(first + days, zone) };
+      expect(previousRange(range, range, zone)).toEqual({
+        from: startOfDay(first - days, zone),
+        to: range.from,
+      });
+    }),
+    { numRuns: scaled(100) },
+  );
+});
+
+test('each point is compared with a part of the previous period, in order and without gaps', () => {
+  const times = fc.integer({ min: Date.UTC(2015, 0, 1), max: Date.UTC(2030, 0, 1) });
+  fc.assert(
+    fc.property(zones, times, fc.integer({ min: 1, max: 9 }), (zone, from, days) => {
+      const edges = Array.from({ length: 49 * days }, (_, i) => from + (i * HOUR_MS) / 2);
+      const before = edgesBefore(edges, { days }, zone);
+      expect(before).toEqual(before.toSorted((a, b) => a - b));
+      expect(before[0]).toBeLessThanOrEqual(timeBefore(from, { days }, zone));
+      expect(before.at(-1)).toBe(timeBefore(edges.at(-1) ?? 0, { days }, zone));
+    }),
+    { numRuns: scaled(100) },
+  );
 });
 
 test('hours shift by hours across a clock change', () => {

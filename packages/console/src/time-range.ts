@@ -1,5 +1,5 @@
 /** The selected time range, and the previous range to compare with. */
-import { dayOf, isStartOfDay, startOfDay, type Zone } from './zone.ts';
+import { dayOf, fromLocal, isStartOfDay, startOfDay, toLocal, type Zone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -54,14 +54,39 @@ export function rangeProblem({ from, to }: TimeRange): string | null {
   return null;
 }
 
+/** How far the previous period is back. Days are local: a clock change makes one of them longer or shorter. */
+export type Shift = { days: number } | { lengthMs: number };
+
+export function previousShift(selected: SelectedRange, range: TimeRange, zone: Zone): Shift {
+  const days = wholeDays(selected, range, zone);
+  return days === null ? { lengthMs: range.to - range.from } : { days };
+}
+
 /**
- * Of the same length. Days that are not over are compared with the same hours of earlier days: a morning compared with the
- * night before it would only show the time of day.
+ * Days that are not over are compared with the same hours of earlier days: a morning compared with the night before it
+ * would only show the time of day.
  */
-export function previousRange(selected: SelectedRange, range: TimeRange): TimeRange {
-  const preset = 'preset' in selected ? PRESETS[selected.preset] : null;
-  const shiftMs = preset && 'days' in preset ? preset.days * DAY_MS : range.to - range.from;
-  return { from: Math.max(0, range.from - shiftMs), to: Math.max(0, range.to - shiftMs) };
+export function previousRange(selected: SelectedRange, range: TimeRange, zone: Zone): TimeRange {
+  const shift = previousShift(selected, range, zone);
+  return { from: timeBefore(range.from, shift, zone), to: timeBefore(range.to, shift, zone) };
+}
+
+/** The same time of the previous period: the same time of an earlier day if it is days back. */
+export function timeBefore(time: number, shift: Shift, zone: Zone): number {
+  if ('lengthMs' in shift) return Math.max(0, time - shift.lengthMs);
+  const { days } = shift;
+  // Midnight is not 0:00 where the clock skips that.
+  if (isStartOfDay(time, zone)) return Math.max(0, startOfDay(dayOf(time, zone) - days, zone));
+  return Math.max(0, fromLocal(toLocal(time, zone) - days * DAY_MS, zone));
+}
+
+/** The edges of the same points in the previous period. A point whose time the clock skips there is empty. */
+export function edgesBefore(edges: readonly number[], shift: Shift, zone: Zone): number[] {
+  const before = edges.map((edge) => timeBefore(edge, shift, zone));
+  for (let i = before.length - 2; i >= 0; i--) {
+    before[i] = Math.min(before[i] ?? 0, before[i + 1] ?? 0);
+  }
+  return before;
 }
 
 /** The range one period earlier or later. Null if it would be in the future. Whole local days stay whole local days. */

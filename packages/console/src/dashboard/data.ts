@@ -4,7 +4,14 @@ import type { Api } from '../api.ts';
 import { type AttackSeries, totalsOf } from '../categories.ts';
 import { type HostTotals, hostTotals } from '../host-totals.ts';
 import { gridOf, total } from '../points.ts';
-import { previousRange, resolveRange, type SelectedRange, type TimeRange } from '../time-range.ts';
+import {
+  previousRange,
+  previousShift,
+  resolveRange,
+  type SelectedRange,
+  type Shift,
+  type TimeRange,
+} from '../time-range.ts';
 import { countedCategories, type View } from '../view.ts';
 import { segmentsOf, type Zone } from '../zone.ts';
 
@@ -23,6 +30,10 @@ export interface Period {
   categories: AttackSeries[];
   /** The longest point of the API, if a clock change splits the range into points of different lengths; otherwise 0. */
   gridMs: number;
+}
+
+export interface PreviousPeriod extends Period {
+  shift: Shift;
 }
 
 /** What the key figures need beside the timelines. */
@@ -135,15 +146,17 @@ export async function readHostTimelines(query: DashboardQuery): Promise<HostTime
 /** Keeps the latest previous period: it changes once a minute, not with every refresh. */
 export class PreviousPeriods {
   #key = '';
-  #period: Period | null = null;
+  #period: PreviousPeriod | null = null;
 
-  async read(query: DashboardQuery): Promise<Period> {
+  async read(query: DashboardQuery): Promise<PreviousPeriod> {
+    const { selected, zone } = query;
     const statistics = statisticsQuery(query);
-    const range = previousRange(query.selected, statistics);
-    const key = JSON.stringify([query.project, range, query.hosts, query.zone.id]);
+    const shift = previousShift(selected, statistics, zone);
+    const range = previousRange(selected, statistics, zone);
+    const key = JSON.stringify([query.project, range, shift, query.hosts, zone.id]);
     if (this.#period === null || this.#key !== key) {
       const client = query.api.client(query.project);
-      this.#period = await readPeriod(client, { ...statistics, ...range }, query.zone);
+      this.#period = { ...(await readPeriod(client, { ...statistics, ...range }, zone)), shift };
       this.#key = key;
     }
     return this.#period;

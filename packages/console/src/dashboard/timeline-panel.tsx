@@ -11,10 +11,11 @@ import { Panel } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
 import { countsBetween, drawnEdges, pointLength, total } from '../points.ts';
 import { remPx } from '../theme.ts';
+import { edgesBefore } from '../time-range.ts';
 import { countedCategories, filtersCategories, type View } from '../view.ts';
 import { offsetName, segmentsOf, type Zone } from '../zone.ts';
 import { Chart } from './chart.tsx';
-import { HOST_LINES_MAX, type HostTimeline, type Period } from './data.ts';
+import { HOST_LINES_MAX, type HostTimeline, type Period, type PreviousPeriod } from './data.ts';
 import type { Layer, Pane } from './pane.ts';
 
 /** Narrower steps cannot be told apart. */
@@ -32,7 +33,7 @@ const LINE_COLOURS = [
 interface TimelinePanelProps {
   now: Period;
   /** Null: there is no earlier data, or it is still loading. */
-  before: Period | null;
+  before: PreviousPeriod | null;
   /** Null: the view has no lines per host, or they are still loading. */
   hosts: readonly HostTimeline[] | null;
 }
@@ -46,7 +47,9 @@ export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
     const pointsMax = Math.max(40, ((box.current?.clientWidth ?? 900) - 60) / (POINT_WIDTH_REM * remPx()));
     const ends = now.timeline.requests.map(({ time }) => time);
     const drawn = drawnEdges(ends, now.range.from, zone, pointsMax, now.gridMs);
-    return { edges: drawn, panes: hosts ? hostPanes(hosts, drawn) : categoryPanes(now, before, view, drawn) };
+    if (hosts !== null) return { edges: drawn, panes: hostPanes(hosts, drawn) };
+    const ghost = before && { ...before, edges: edgesBefore(drawn, before.shift, zone) };
+    return { edges: drawn, panes: categoryPanes(now, ghost, view, drawn) };
   }, [now, before, hosts, view.categories, view.excluded, zone]);
   const label = `Timeline: ${panes.map(summary).join(', ')}. Use the arrow keys to read the points, with Shift to select, Enter to zoom in, or open the table.`;
   return (
@@ -135,16 +138,15 @@ function HostLegend({ panes }: { panes: readonly Pane[] }) {
   );
 }
 
-function categoryPanes(now: Period, before: Period | null, view: View, edges: readonly number[]): Pane[] {
+function categoryPanes(
+  now: Period,
+  before: (Period & { edges: readonly number[] }) | null,
+  view: View,
+  edges: readonly number[],
+): Pane[] {
   const counted = countedCategories(view);
-  const ghost = (points: (period: Period) => readonly Point[]) => {
-    if (before === null) return null;
-    const shiftMs = now.range.from - before.range.from;
-    return countsBetween(
-      edges.map((edge) => edge - shiftMs),
-      points(before),
-    );
-  };
+  const ghost = (points: (period: Period) => readonly Point[]) =>
+    before && countsBetween(before.edges, points(before));
   const requests = countsBetween(edges, now.timeline.requests);
   const totals = totalsOf(now.categories);
   // The largest category is at the bottom.

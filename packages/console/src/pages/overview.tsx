@@ -46,7 +46,7 @@ export function OverviewPage() {
     JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
     async (signal) => {
       const range = resolveRange(view.selectedRange, zone, now());
-      const before = previousRange(view.selectedRange, range);
+      const before = previousRange(view.selectedRange, range, zone);
       const tiles = await Promise.all(
         projects.map((project) => readTiles(api, project, range, before, signal)),
       );

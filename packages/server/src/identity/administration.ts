@@ -19,7 +19,6 @@ import {
   type Domain,
   type Project,
   type Role,
-  rolesIn,
   type User,
 } from './records.ts';
 import {
@@ -63,7 +62,17 @@ export interface Confirmation {
 /** For request handlers: reads need no actor; every change goes through `as(actor)`. */
 export type AdministrationView = Pick<
   Administration,
-  'as' | 'key' | 'keysOf' | 'domains' | 'domain' | 'projects' | 'project' | 'projectsOf' | 'users' | 'user'
+  | 'as'
+  | 'key'
+  | 'keysOf'
+  | 'domains'
+  | 'domain'
+  | 'projects'
+  | 'project'
+  | 'projectsOf'
+  | 'projectsWithRoles'
+  | 'users'
+  | 'user'
 >;
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
@@ -136,6 +145,7 @@ export class Administration {
   async addProject(domainId: string, name: string, enabled = true): Promise<Project> {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = { ...this.#newProject(domainId, name), enabled };
+      this.domain(domainId);
       checkIsNew('project', name, this.#store.projectByName(domainId, name));
       write.put('project', project);
       entry.object.id = project.id;
@@ -148,6 +158,8 @@ export class Administration {
     return this.#prepareChange('user.add', { type: 'user', name: given.name }, async () => {
       const user = await this.#newUser(given);
       return (write, entry) => {
+        this.domain(user.domain_id);
+        this.#checkScopes(user.roles);
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.put('user', user);
         const { domain_id, access, roles, enabled } = user;
@@ -196,7 +208,7 @@ export class Administration {
   ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
-      if (verb === 'grant' && !this.#store.project(scopeId)) this.domain(scopeId);
+      if (verb === 'grant') this.#checkScopes({ [scopeId]: [role] });
       const before = user.roles[scopeId] ?? [];
       const after =
         verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
@@ -216,6 +228,7 @@ export class Administration {
   ): Step<void> {
     const change: Change<void> = (write, entry) => {
       const user = this.#changedUser(entry, userId);
+      this.#checkScopes(roles);
       const elsewhere = Object.entries(user.roles).filter(([scope]) => !scopes.includes(scope));
       const changed = { ...user, roles: { ...Object.fromEntries(elsewhere), ...roles } };
       this.#checkAdministrators(user, changed, confirmation);
@@ -390,6 +403,12 @@ export class Administration {
     }
   }
 
+  /** In the transaction of the change: what the caller has checked may have been deleted meanwhile. */
+  #checkScopes(roles: Roles): void {
+    for (const id of Object.keys(roles))
+      known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
+  }
+
   /** Throws if no administrator who can sign in would remain in the domain. `after` is null if the user is deleted. */
   #checkAdministrators(before: User, after: User | null, { confirm }: Confirmation): void {
     const { domain_id } = before;
@@ -445,9 +464,16 @@ export class Administration {
     return byName(this.#store.projects());
   }
 
-  /** The projects in which the user has any role. */
+  /** The enabled projects in which the user has any role. */
   projectsOf(user: Pick<User, 'roles'>): Project[] {
-    return this.projects().filter((project) => project.enabled && rolesIn(user, { project }).length > 0);
+    return this.projectsWithRoles(user).filter(({ enabled }) => enabled);
+  }
+
+  /** Also disabled ones. Reads the projects and domains that the roles name: an installation may have thousands of others. */
+  projectsWithRoles({ roles }: Pick<User, 'roles'>): Project[] {
+    const ids = Object.keys(roles).filter((id) => roles[id]?.length);
+    const found = ids.flatMap((id) => [this.#store.project(id) ?? [], this.#store.projectsIn(id)].flat());
+    return byName([...new Map(found.map((project) => [project.id, project])).values()]);
   }
 
   users(): User[] {

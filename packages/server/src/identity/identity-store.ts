@@ -35,6 +35,8 @@ export interface IdentityStore {
   project(id: string): Project | undefined;
   projectByName(domainId: string, name: string): Project | undefined;
   projects(): Project[];
+  /** The projects of a domain, without reading the others. */
+  projectsIn(domainId: string): Project[];
   user(id: string): User | undefined;
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];

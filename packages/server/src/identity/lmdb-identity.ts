@@ -88,6 +88,12 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
     projectByName: (domainId: string, name: string) =>
       lookUp(db.projects, idByName('project', domainId, name)),
     projects: () => list(db.projects),
+    projectsIn(domainId: string) {
+      if (domainId.length > KEY_LENGTH_MAX) return [];
+      // No ID has a `!`, and all their characters are above it.
+      const range = { start: ['project', domainId, ''], end: ['project', `${domainId}!`, ''] };
+      return [...db.names.getRange(range)].flatMap(({ value }) => db.projects.get(value) ?? []);
+    },
     user: (id: string) => lookUp(db.users, id),
     userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
     users: () => list(db.users),

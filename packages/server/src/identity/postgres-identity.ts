@@ -238,6 +238,7 @@ export async function openPostgresIdentity(
     project: (id) => copy.get('project', id),
     projectByName: (domainId, name) => copy.byName('project', domainId, name),
     projects: () => copy.list('project'),
+    projectsIn: (domainId) => copy.projectsIn(domainId),
     user: (id) => copy.get('user', id),
     userByName: (domainId, name) => copy.byName('user', domainId, name),
     users: () => copy.list('user'),

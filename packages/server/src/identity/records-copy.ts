@@ -1,6 +1,6 @@
 /** All records of an identity store in memory, with their indexes. */
 import type { IdentityRecord, NamedKind, NamedRecords, Records } from './identity-store.ts';
-import type { AccessKey } from './records.ts';
+import type { AccessKey, Project } from './records.ts';
 
 type Tables = { readonly [K in keyof Records]: Map<string, Records[K]> };
 
@@ -21,6 +21,7 @@ export class RecordsCopy {
     login: new Map(),
   };
   readonly #names = new Map<string, string>();
+  readonly #projectsByDomain = new Map<string, Set<string>>();
   readonly #accessByUser = new Map<string, Set<string>>();
   readonly #loginsByUser = new Map<string, Set<string>>();
 
@@ -35,6 +36,10 @@ export class RecordsCopy {
   /** Sorted by ID. */
   list<K extends NamedKind>(kind: K): NamedRecords[K][] {
     return [...this.#tables[kind].values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  projectsIn(domainId: string): Project[] {
+    return [...(this.#projectsByDomain.get(domainId) ?? [])].flatMap((id) => this.get('project', id) ?? []);
   }
 
   keysOf(userId: string): AccessKey[] {
@@ -62,6 +67,7 @@ export class RecordsCopy {
 
   clear(): void {
     for (const map of [...Object.values(this.#tables), this.#names]) map.clear();
+    this.#projectsByDomain.clear();
     this.#accessByUser.clear();
     this.#loginsByUser.clear();
   }
@@ -87,6 +93,7 @@ export class RecordsCopy {
     } else if (kind !== 'revoked') {
       const domain = 'domain_id' in record.value ? record.value.domain_id : '';
       const name = nameKey(kind, domain, record.value.name);
+      if (kind === 'project') updateSet(this.#projectsByDomain, domain, id, add);
       if (add) this.#names.set(name, id);
       else this.#names.delete(name);
     }

@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import type { ReadLines } from './batch-reader.ts';
@@ -311,7 +312,7 @@ const given: fc.Arbitrary<Given> = fc.record({
 });
 
 test('any lines count the same', async () => {
-  await fc.assert(fc.asyncProperty(block, given, expectSameResults), { numRuns: 3_000 });
+  await fc.assert(fc.asyncProperty(block, given, expectSameResults), { numRuns: scaled(3_000) });
 });
 
 test('the generated lines are of both kinds', () => {
@@ -417,7 +418,7 @@ describe('bytes compared four at a time', () => {
         const expected = at === -1 || text[from + at] !== byte ? -1 : from + at;
         expect(new Words(text).find(byte, from, end, stop)).toBe(expected);
       }),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -429,7 +430,7 @@ describe('bytes compared four at a time', () => {
         expect(found).toBe(text.indexOf(byte));
         expect(text.subarray(0, found).every((each) => each < 0x80)).toBe(true);
       }),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -451,7 +452,7 @@ describe('bytes compared four at a time', () => {
         expect(isSame(ascii, otherAscii)).toBe(ascii.equals(otherAscii));
         expect(isSame(ascii, ascii)).toBe(true);
       }),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 });

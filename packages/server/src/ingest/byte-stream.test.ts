@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { ByteReader, decompress, openLog } from './byte-stream.ts';
 
 const DIRECTORY = mkdtempSync(join(tmpdir(), 'open-log-'));
@@ -133,6 +134,6 @@ test('ByteReader returns the stream unchanged, for any sizes of chunks, peeks an
       }
       expect(await reader.peek(1)).toHaveLength(0);
     }),
-    { numRuns: 30 },
+    { numRuns: scaled(30) },
   );
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
@@ -251,7 +252,7 @@ test('each line between holes is counted once, wherever the file was cut and how
         expect([source?.events ?? 0, source?.dropped ?? {}]).toEqual([lines, {}]);
       },
     ),
-    { numRuns: 60 },
+    { numRuns: scaled(60) },
   );
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, Chunker } from './lines.ts';
 
 interface Cut {
@@ -68,7 +69,7 @@ test('the ends of chunks depend only on the bytes, and every line is in one chun
         expect(whole.flatMap(({ lines }) => lines)).toEqual(expected);
       },
     ),
-    { numRuns: 60 },
+    { numRuns: scaled(60) },
   );
 });
 

@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
 import { decompress } from './byte-stream.ts';
@@ -219,7 +220,7 @@ describe('chunks that are read ahead count the same', () => {
           await expectSame(bytes, { gzip }, capacity, turns);
         },
       ),
-      { numRuns: 40 },
+      { numRuns: scaled(40) },
     );
   });
 
@@ -301,7 +302,7 @@ describe('chunks that are read ahead count the same', () => {
           expect(await contentOf(plain)).toMatchObject(content);
         },
       ),
-      { numRuns: 15 },
+      { numRuns: scaled(15) },
     );
   });
 });

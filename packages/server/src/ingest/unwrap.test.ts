@@ -2,6 +2,7 @@
 import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
 import { fixtureLines, outcomes, readLines } from '../../fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
 import { LINE_BYTES_MAX, LineBlock } from './lines.ts';
@@ -182,7 +183,7 @@ test('lines cut anywhere are joined', () => {
       const wrapped = lines.flatMap((line) => wrapLine(line, 'stderr', (text) => cutEvery(text, some)));
       expect(withoutWrappers(readAsFile(wrapped))).toEqual(readLines(lines));
     }),
-    { numRuns: 150 },
+    { numRuns: scaled(150) },
   );
 });
 
@@ -219,7 +220,7 @@ test('two streams in one log do not affect each other, wherever a batch ends', (
         expect(second.state() === '' || !second.state().includes('"parts"')).toBe(true);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: scaled(150) },
   );
 });
 

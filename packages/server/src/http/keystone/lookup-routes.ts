@@ -121,7 +121,8 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
         summary: 'List the projects in which the caller has a role; for administrators also disabled ones',
       },
       projectFilters,
-      (caller) => administration.projects().filter((project) => view.project(caller, project)),
+      (caller) =>
+        administration.projectsWithRoles(caller.user).filter((project) => view.project(caller, project)),
       projectBody,
     ),
     list(

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { fixtureLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
 import { asObject } from './json.ts';
@@ -120,7 +121,7 @@ describe('a picker agrees with JSON.parse', () => {
         agrees(changed);
         agrees(json.slice(0, changed.length % (json.length + 1)));
       }),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -137,7 +138,7 @@ describe('a picker agrees with JSON.parse', () => {
       .map((all) => `{${all.map(([key, value]) => `${key}:${value}`).join()}}`);
     fc.assert(
       fc.property(object, (inner) => void agrees(`{"transaction":${inner}}`)),
-      { numRuns: 1_000 },
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -239,7 +240,7 @@ describe('a picker agrees with JSON.parse', () => {
         agrees(other);
         expect(pickedAfter(other, line)).toEqual(pickedAfter('\0'.repeat(FULL), line));
       }),
-      { numRuns: 30 },
+      { numRuns: scaled(30) },
     );
   });
 });
@@ -299,7 +300,7 @@ test('a line is read the same whether its fields are picked or parsed', () => {
         expect(read(changed)).toEqual(read(changed.replace('{', '{ ')));
       },
     ),
-    { numRuns: 100 },
+    { numRuns: scaled(100) },
   );
 });
 

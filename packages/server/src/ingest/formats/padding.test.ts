@@ -1,6 +1,7 @@
 /** Engines cut long messages. Whatever is cut off, an attack stays one attack. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
 
 /** ModSecurity 2 cuts a message at this length, then appends host, path and ID of the request. */
@@ -41,7 +42,7 @@ describe('a padded attack is still one attack', () => {
         const lines = fixtureLines('apache-error.log').map((line) => paddedLine(line, escaped));
         expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('apache-error.log'));
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 
@@ -56,7 +57,7 @@ describe('a padded attack is still one attack', () => {
         });
         expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('modsecurity2-json.log'));
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 
@@ -70,7 +71,7 @@ describe('a padded attack is still one attack', () => {
           attacksIn('modsecurity2-native.log'),
         );
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 
@@ -82,7 +83,7 @@ describe('a padded attack is still one attack', () => {
         );
         expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('nginx-error.log'));
       }),
-      { numRuns: 50 },
+      { numRuns: scaled(50) },
     );
   });
 

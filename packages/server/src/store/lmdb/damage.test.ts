@@ -247,6 +247,33 @@ describe('repair', () => {
     expect(await results(path)).toEqual(await results(original));
   });
 
+  test.each(['deletedHosts', 'renamedHosts'] as const)(
+    'replaces a damaged counter %s by a value that it never had',
+    async (counter) => {
+      const path = copy();
+      const store = lmdbStore(path, () => NOW);
+      for (const name of ['d', 'e']) {
+        await store.renameHost({ project: 'p', id: hosts[1] ?? '', hostname: name });
+      }
+      await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });
+      await store.close();
+      const expected = await results(path);
+      const { root, meta } = openTables(path);
+      const before = meta.get(counter) ?? 0;
+      const raw = root.openDB<Buffer, string>('meta', { encoding: 'binary' });
+      await raw.put(counter, lastByteChanged(raw.get(counter) ?? Buffer.alloc(0)));
+      await root.close();
+      expect((await verifyStatistics(path)).findings).toMatchObject([{ table: 'meta', key: counter }]);
+      expect(await repairStatistics(path)).toMatchObject({ lost: [], repairs: [{ key: counter }] });
+      expect((await verifyStatistics(path)).problems).toBe(0);
+      expect(await results(path)).toEqual(expected);
+      const repaired = openTables(path);
+      // Caches compare it with the value that they have seen: counting from zero again would repeat that value.
+      expect(repaired.meta.get(counter)).toBeGreaterThan(before);
+      await repaired.root.close();
+    },
+  );
+
   test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();
     const { root, batchLinks, hostnames } = openTables(path);

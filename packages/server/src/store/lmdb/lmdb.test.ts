@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import {
@@ -184,7 +185,7 @@ describe('the embedded store', () => {
           await destroy();
         },
       ),
-      { numRuns: 25 },
+      { numRuns: scaled(25) },
     );
   });
 

@@ -30,6 +30,7 @@ import {
   freedBefore,
   hasChecksum,
   META_KEYS,
+  type MetaKey,
   metaValue,
   openTables,
   peakChanges,
@@ -78,6 +79,9 @@ export async function repairStatistics(path: string, progress: Progress = () => 
 
 /** Damaged records of these tables can be removed: other tables have the same data, or nothing depends on it. */
 const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed']);
+
+/** Caches compare them with the value that they have seen: a repaired one only has to differ from all before. */
+const HOST_COUNTERS: ReadonlySet<unknown> = new Set<MetaKey>(['deletedHosts', 'renamedHosts']);
 
 class Repair {
   readonly #schema: Schema;
@@ -176,12 +180,13 @@ class Repair {
       const finding = { table: name, key: keyText(key), problem: 'damaged' };
       // The keys of these tables are arrays (schema.ts).
       const parts = key as never;
-      if (name === 'source-hosts') sourceHosts.putSync(parts, true);
+      if (name === 'meta' && HOST_COUNTERS.has(key)) this.#schema.meta.putSync(parts, Date.now());
+      else if (name === 'source-hosts') sourceHosts.putSync(parts, true);
       else if (name === 'batch-days') batchDays.putSync(parts, true);
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
       else if (
         REMOVABLE.has(name) ||
-        (name === 'meta' && ['freed', 'peaks', 'topLists', 'renamedHosts'].includes(String(key)))
+        (name === 'meta' && ['freed', 'peaks', 'topLists'].includes(String(key)))
       )
         table.removeSync(key);
       else if (name === 'batches') {
