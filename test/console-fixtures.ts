@@ -21,8 +21,8 @@ export interface Account {
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
-/** The last whole day: its counts no longer change. */
-export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+/** The last whole day that ended at least an hour ago: its counts no longer change. */
+export const TO = Math.floor((Date.now() - HOUR_MS) / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 

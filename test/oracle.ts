@@ -338,3 +338,15 @@ export function timezoneText(offsetMinutes: number): string {
   const digits = (n: number) => String(n).padStart(2, '0');
   return `${offsetMinutes < 0 ? '-' : '+'}${digits(Math.floor(minutes / 60))}:${digits(minutes % 60)}`;
 }
+
+/**
+ * A time zone where it is about noon, so that no midnight passes during a test, and the start of its day. Never whole hours,
+ * so that a default of UTC fails.
+ */
+export function zoneAtNoon(): { offsetMinutes: number; midnight: number } {
+  const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
+  const rounded = Math.round(minutesToNoon / 15) * 15;
+  const offsetMinutes = rounded % 60 === 0 ? rounded + 15 : rounded;
+  const offsetMs = offsetMinutes * MINUTE_MS;
+  return { offsetMinutes, midnight: Math.floor((Date.now() + offsetMs) / DAY_MS) * DAY_MS - offsetMs };
+}

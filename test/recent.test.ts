@@ -1,21 +1,14 @@
 /** `recent`: named ranges of local days. The server uses the real clock, so the test chooses a suitable time zone. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Api, sum } from './api.ts';
-import { timezoneText } from './oracle.ts';
+import { timezoneText, zoneAtNoon } from './oracle.ts';
 import { Sandbox } from './sandbox.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Where it is about noon, so that no midnight passes during a test. Never whole hours, so that a default of UTC fails. */
-const offsetMinutes = (() => {
-  const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
-  const offset = Math.round(minutesToNoon / 15) * 15;
-  return offset % 60 === 0 ? offset + 15 : offset;
-})();
-const today =
-  Math.floor((Date.now() + offsetMinutes * MINUTE_MS) / DAY_MS) * DAY_MS - offsetMinutes * MINUTE_MS;
+const { offsetMinutes, midnight: today } = zoneAtNoon();
 const timezone = `timezone=${encodeURIComponent(timezoneText(offsetMinutes))}`;
 
 const SPANS = [
