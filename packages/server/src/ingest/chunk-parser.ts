@@ -6,7 +6,7 @@ import { type ChunkDigests, chunkDigests } from './checkpoints.ts';
 import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
-import { countLineEnds, LineBlock } from './lines.ts';
+import { LineBlock, lineEndsBefore } from './lines.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
 /** Where the lines of a chunk are in its memory: after the rest of a line that was dropped for its length. */
@@ -81,27 +81,28 @@ export class ChunkParser {
     const bytes = Buffer.from(memory, 0, length);
     const reader = createReader(this.#options);
     const block = new LineBlock(bytes.subarray(linesStart), firstNumber);
-    const { records, hosts, outcome, examples } = this.#reader.read(block, reader, 'nothing');
+    const read = this.#reader.read(block, reader, 'nothing');
     return {
       memory,
       length,
       linesStart,
       firstNumber,
-      lineEnds: countLineEnds(bytes),
+      lineEnds: lineEndsBefore(block, bytes) + read.lineEnds,
       digests: chunkDigests(after(), bytes),
       readerState: reader.state(),
-      records: packRecords(records, hosts),
-      outcome,
-      examples,
+      records: packRecords(read.records, read.hosts),
+      outcome: read.outcome,
+      examples: read.examples,
     };
   }
 }
 
 /** The lines that were read, with line numbers in the file. */
-export function readLines({ records, outcome, examples }: ParsedChunk, linesBefore: number): ReadLines {
+export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
+  const { records, outcome, examples, lineEnds } = parsed;
   for (const drop of outcome.first_drops) drop.line += linesBefore;
   const hosts = new Map(records.hosts.map((host) => [host, host]));
-  return { records: unpackRecords(records), hosts, outcome, examples };
+  return { records: unpackRecords(records), hosts, outcome, examples, lineEnds };
 }
 
 /**

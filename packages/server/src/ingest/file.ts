@@ -13,6 +13,7 @@ import {
   LINE_BYTES_MAX,
   type Line,
   LineBlock,
+  lineEndsBefore,
   lineText,
   wholeLinesLength,
 } from './lines.ts';
@@ -193,7 +194,8 @@ export async function* ingestFile(
       );
       const isLast = chunk.bytes.length === 0;
       const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing');
-      if (!isLast || !isEmpty(read)) count(chunk.bytes, read, countLineEnds(chunk.bytes));
+      if (!isLast || !isEmpty(read))
+        count(chunk.bytes, read, lineEndsBefore(chunk.lines, chunk.bytes) + read.lineEnds);
       bytes.take(chunk.bytes.length);
       yield* counted('for some');
       if (!isLast) continue;
