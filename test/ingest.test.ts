@@ -436,13 +436,13 @@ test('threads can be closed while one waits for another that has failed', async 
   threads.start();
   await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
   const task = { length: 0, linesStart: 0, firstNumber: 1, now: NOW, after: null };
-  const beyondMemory = threads.parse({ ...task, memory: new ArrayBuffer(1), length: 2 });
-  const waiting = threads.parse({ ...task, memory: new ArrayBuffer(1) });
+  const beyondMemory = threads.parse({ ...task, content: new ArrayBuffer(1), length: 2 });
+  const waiting = threads.parse({ ...task, content: new ArrayBuffer(1) });
   await expect(beyondMemory).rejects.toThrow(ThreadFailed);
   await expect(waiting).rejects.toThrow(ThreadFailed);
   expect(threads.capacity(0)).toBe(0);
   await threads.close();
-  await expect(threads.parse({ ...task, memory: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
+  await expect(threads.parse({ ...task, content: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */

@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
 import type { Outcome } from '../ingest/batch-reader.ts';
-import { decompress, openLog } from '../ingest/byte-stream.ts';
+import { decompress, openLog, PlainFile } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
@@ -177,7 +177,8 @@ async function ingestOne(
     for (let repeats = 0; ; repeats++) {
       try {
         // Of a compressed file, the size is known before decompression only.
-        const stream = isStdin ? decompress(io.stdin) : openLog(file, advance);
+        const plain = isRereadable ? await PlainFile.open(file, advance) : null;
+        const stream = plain ?? (isStdin ? decompress(io.stdin) : openLog(file, advance));
         const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           summary.add(name, progress);

@@ -1,4 +1,5 @@
 /** Reads chunks in other threads: what goes in and out of a thread, as plain data. */
+import { readSync } from 'node:fs';
 import { type AttackDetails, CATEGORIES, type Category, categoryNumber } from '../event.ts';
 import { BatchReader, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { Overrides } from './categories/classify.ts';
@@ -6,7 +7,7 @@ import { type ChunkDigests, chunkDigests } from './checkpoints.ts';
 import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
-import { LineBlock, lineEndsBefore } from './lines.ts';
+import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock, lineEndsBefore } from './lines.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
 /** Where the lines of a chunk are in its memory: after the rest of a line that was dropped for its length. */
@@ -17,9 +18,17 @@ export interface ChunkPlace {
   firstNumber: number;
 }
 
-/** The memory goes to the thread, and comes back with the result. */
+/** Where a thread reads a chunk itself. */
+export interface FilePart {
+  fd: number;
+  position: number;
+}
+
+/** Memory goes to the thread, and comes back with the result. */
+export type ChunkContent = ArrayBuffer | FilePart;
+
 export interface ChunkTask extends ChunkPlace {
-  memory: ArrayBuffer;
+  content: ChunkContent;
   now: number;
   /** The ID of the chunk before; null: it is the previous task. */
   after: string | null;
@@ -27,7 +36,7 @@ export interface ChunkTask extends ChunkPlace {
 
 /** What a reader without a state makes of a chunk. */
 export interface ParsedChunk extends ChunkPlace {
-  memory: ArrayBuffer;
+  content: ChunkContent;
   lineEnds: number;
   digests: ChunkDigests;
   /** Of the reader, after the chunk. */
@@ -63,6 +72,8 @@ export class ChunkParser {
   readonly #options: ReaderOptions;
   readonly #reader: BatchReader;
   #now = 0;
+  /** For chunks of files. */
+  #memory: Buffer | null = null;
 
   constructor({ limits, format, host, zone, overrides, pattern }: ParserSetup) {
     this.#options = {
@@ -76,14 +87,14 @@ export class ChunkParser {
   }
 
   /** `after` is called when the lines have been read: the ID of the chunk before may not be known earlier. */
-  parse({ memory, length, linesStart, firstNumber, now }: ChunkTask, after: () => string): ParsedChunk {
+  parse({ content, length, linesStart, firstNumber, now }: ChunkTask, after: () => string): ParsedChunk {
     this.#now = now;
-    const bytes = Buffer.from(memory, 0, length);
+    const bytes = 'fd' in content ? this.#readFile(content, length) : Buffer.from(content, 0, length);
     const reader = createReader(this.#options);
     const block = new LineBlock(bytes.subarray(linesStart), firstNumber);
     const read = this.#reader.read(block, reader, 'nothing');
     return {
-      memory,
+      content,
       length,
       linesStart,
       firstNumber,
@@ -94,6 +105,19 @@ export class ChunkParser {
       outcome: read.outcome,
       examples: read.examples,
     };
+  }
+
+  /** Fails if the file has changed since the chunk was cut; the caller then reads the file again. */
+  #readFile({ fd, position }: FilePart, length: number): Buffer {
+    this.#memory ??= Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
+    const bytes = this.#memory.subarray(0, length);
+    for (let end = 0; end < length; ) {
+      const bytesRead = readSync(fd, bytes, end, length - end, position + end);
+      if (bytesRead === 0) throw new Error('the file was truncated');
+      end += bytesRead;
+    }
+    if (!endsWithLineEnd(bytes)) throw new Error('the file was overwritten');
+    return bytes;
   }
 }
 

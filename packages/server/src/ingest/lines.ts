@@ -10,7 +10,7 @@ export const CHUNK_BYTES_MAX = LINE_BYTES_MAX;
 /** Bounds the transaction of a pushed chunk: some 50 ms if each line has another host and another minute. */
 export const CHUNK_LINES_MAX = 2_048;
 
-const NEWLINE = 0x0a;
+export const NEWLINE = 0x0a;
 const NUL = 0x00;
 const CARRIAGE_RETURN = 0x0d;
 const HASH_SIGN = 0x23;
