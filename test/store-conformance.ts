@@ -127,6 +127,7 @@ const OUR_LOGIC: readonly string[] = [
   'the order and the size of batches do not matter',
   'an event at an edge counts in the point that begins there',
   'an event object that appears many times in a batch counts each time',
+  'an event that stands for several log records counts them all',
   'an unknown category is an error that names it, and nothing of the batch is counted',
   'a chunk that has grown replaces its earlier state',
   'a link is a conflict if another process has counted chunks of the same file',
@@ -426,6 +427,31 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
       expect((await store.sources('p'))[0]).toMatchObject({
         events: 22 + 17,
+        without_host: 12 + 7,
+        dropped: { too_old: 5 },
+      });
+    });
+
+    test('an event that stands for several log records counts them all', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const events: Event[] = [
+        { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, records: 9 },
+        { ...drawnAt(NOW), hostId: null, count: 7, records: 7 },
+        { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, records: 5 },
+      ];
+      expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
+        kind: 'appended',
+        beforeHorizon: 0,
+        withoutHost: 12,
+        unknownHosts: 5,
+      });
+      const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1] });
+      expect([...requests]).toEqual([10, 16]);
+      await store.prune(NOW);
+      expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
+      expect((await store.sources('p'))[0]).toMatchObject({
+        events: 21 + 16,
         without_host: 12 + 7,
         dropped: { too_old: 5 },
       });

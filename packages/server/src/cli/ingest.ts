@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
 import type { Outcome } from '../ingest/batch-reader.ts';
 import { decompress, openLog, PlainFile } from '../ingest/byte-stream.ts';
@@ -38,6 +39,12 @@ const OPTIONS = {
   ...STORE_OPTIONS,
 };
 
+/**
+ * V8 optimizes a function when it has run this much code, by default 132 KB. What runs once per chunk reaches that too, in
+ * every thread, and gains nothing: compiling took a fifth of the processor time of three million lines, now a tenth.
+ */
+const OPTIMIZE_LATER = '--interrupt-budget=500000';
+
 /** Two runs over one file at once conflict a few times at most: each time one of them has progressed. */
 const CONFLICTS_MAX = 100;
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
@@ -56,6 +63,7 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, files, io) {
+    setFlagsFromString(OPTIMIZE_LATER);
     const left = { bytes: 0 };
     for (const file of files) left.bytes += await readableBytes(file);
     const parsers = new ParserThreads(

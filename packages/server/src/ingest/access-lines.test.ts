@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { countRecords } from '../event.ts';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import type { ReadLines } from './batch-reader.ts';
@@ -70,8 +71,14 @@ async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by line
   };
 }
 
+/** One for each line: access lines of one host and second are one record. */
 function sorted({ records }: ReadLines): string[] {
-  return records.map((record) => JSON.stringify(record)).sort();
+  return records
+    .flatMap(({ records: n = 1, ...record }) => {
+      if (n > 1) expect(record.count).toBe(n);
+      return Array<string>(n).fill(JSON.stringify(n > 1 ? { ...record, count: 1 } : record));
+    })
+    .sort();
 }
 
 async function expectSameResults(bytes: Buffer, given: Given = GIVEN): Promise<void> {
@@ -88,7 +95,7 @@ function taken(bytes: Buffer): number {
   });
   access.take(0);
   access.end();
-  expect(records).toHaveLength(access.taken);
+  expect(countRecords(records)).toBe(access.taken);
   return access.taken;
 }
 

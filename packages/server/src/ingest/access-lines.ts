@@ -53,7 +53,7 @@ export class AccessLines {
   /** The number of lines taken. */
   taken = 0;
 
-  /** Adds a record per line to `records`: the same object for all lines of one host and second. */
+  /** Adds one record to `records` for the lines of one host and second. */
   constructor(bytes: Buffer, records: LogRecord[], options: AccessLinesOptions) {
     this.#words = new Words(bytes);
     this.#records = records;
@@ -137,7 +137,9 @@ export class AccessLines {
 
   #flush(lines: HostLines): void {
     const record = requestRecord(lines.time, lines.host);
-    for (let left = lines.lines; left > 0; left--) this.#records.push(record);
+    record.count = lines.lines;
+    record.records = lines.lines;
+    this.#records.push(record);
     lines.lines = 0;
   }
 

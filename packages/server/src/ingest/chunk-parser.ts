@@ -129,10 +129,7 @@ export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
   return { records: unpackRecords(records), hosts, outcome, examples, lineEnds };
 }
 
-/**
- * Records in arrays: objects take ten times as long to pass on. Access lines of one host and second are the same object,
- * and one entry.
- */
+/** Records in arrays: objects take ten times as long to pass on. */
 export interface PackedRecords {
   times: Float64Array;
   /** FIELDS for each entry. */
@@ -142,8 +139,8 @@ export interface PackedRecords {
   details: AttackDetails[];
 }
 
-/** The fields of an entry. How many records in a row are this one: */
-const REPEATS = 0;
+/** The fields of an entry. The log records of an access log that it stands for, or ABSENT: */
+const RECORDS = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;
 /** REQUEST or 0, plus twice the code of the category. */
@@ -157,18 +154,15 @@ const REQUEST = 1;
 const ABSENT = -1;
 
 function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, string>): PackedRecords {
-  const runs = runsOf(records);
-  const times = new Float64Array(runs.length);
-  const fields = new Int32Array(FIELDS * runs.length);
+  const times = new Float64Array(records.length);
+  const fields = new Int32Array(FIELDS * records.length);
   const hostNumbers = new Map([...hosts.keys()].map((host, number) => [host, number]));
   const hostIds: string[] = [];
   const details: AttackDetails[] = [];
-  for (const [i, start] of runs.entries()) {
-    // Within the length, so there is one.
-    const record = records[start] as LogRecord;
+  for (const [i, record] of records.entries()) {
     times[i] = record.time;
     const at = FIELDS * i;
-    fields[at + REPEATS] = (runs[i + 1] ?? records.length) - start;
+    fields[at + RECORDS] = record.records ?? ABSENT;
     fields[at + HOST] = ABSENT;
     if (record.hostId !== undefined) fields[at + HOST] = ABSENT - hostIds.push(record.hostId);
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
@@ -191,17 +185,12 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
     record.count = fields[at + COUNT] ?? 0;
+    const recordCount = fields[at + RECORDS] ?? ABSENT;
+    if (recordCount !== ABSENT) record.records = recordCount;
     if (detail !== ABSENT) record.details = details[detail];
-    for (let left = fields[at + REPEATS] ?? 0; left > 0; left--) records.push(record);
+    records.push(record);
   }
   return records;
-}
-
-/** The offsets at which another object begins. */
-function runsOf(records: readonly LogRecord[]): number[] {
-  const starts: number[] = [];
-  for (let i = 0; i < records.length; i++) if (i === 0 || records[i] !== records[i - 1]) starts.push(i);
-  return starts;
 }
 
 function categoryCode(attack: Category | null): number {

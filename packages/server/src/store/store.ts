@@ -8,6 +8,7 @@ import {
   CATEGORIES,
   type Category,
   categoryNumber,
+  countRecords,
   EVENT_COUNT_MAX,
   type Event,
   networkOf,
@@ -325,10 +326,7 @@ export interface Batch {
   link?: NewLink;
   /** New state of the followed path of the file. Stored if and only if the batch is counted. */
   followed?: FollowedPath;
-  /**
-   * An event with an unregistered `hostId` counts as one without a host. The same object may appear many times, for
-   * example for the access lines of one host in one second: it counts each time.
-   */
+  /** An event with an unregistered `hostId` counts as one without a host. */
   events: readonly Event[];
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
@@ -611,19 +609,16 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };
   for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
-  drop('too_old', batch.events.length - counted.length);
-  updated.events += counted.length;
+  const records = countRecords(counted);
+  drop('too_old', countRecords(batch.events) - records);
+  updated.events += records;
   updated.without_host += withoutHost;
   if (counted.length === 0) return updated;
   let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
   let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
-  let previous: Event | null = null;
-  for (const event of counted) {
-    // The access lines of one host and second are the same object many times.
-    if (event === previous) continue;
-    previous = event;
-    if (event.time < first) first = event.time;
-    if (event.time > last) last = event.time;
+  for (const { time } of counted) {
+    if (time < first) first = time;
+    if (time > last) last = time;
   }
   updated.first_seen = first;
   updated.last_seen = last;
