@@ -51,7 +51,7 @@ export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, 
   return events;
 }
 
-/** What happened between the end of a data set and a later time, event by event. */
+/** The events between the end of a data set and a later time. */
 export function eventsSince(traffic, until) {
   const events = [];
   for (let day = traffic.days; traffic.end + (day - traffic.days) * DAY_MS < until; day++) {
@@ -63,7 +63,7 @@ export function eventsSince(traffic, until) {
   return events;
 }
 
-/** What happens now, in the same form: spread over the hosts and over some milliseconds up to now, 3% attacks. */
+/** Events of the last milliseconds in the same form, spread over the hosts, 3% attacks. */
 export function eventsNow(count, hosts, spread_ms) {
   const now = Date.now();
   return Array.from({ length: count }, (_, i) => ({

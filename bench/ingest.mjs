@@ -59,7 +59,7 @@ async function main() {
   }
 }
 
-/** With milliseconds, which access logs in the common log format lack. */
+/** Ingests events, because they have milliseconds, which the common log format lacks. */
 function diskPerRequest(directory) {
   const [events, data] = [join(directory, 'events.ndjson'), join(directory, 'disk')];
   const start = Date.now() - (EVENTS / REQUESTS_PER_S) * 1_000 - 60_000;

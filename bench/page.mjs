@@ -20,7 +20,7 @@ export function writePage(path, { date, machine, live, speed, compression, start
     markdownTable(rows),
     'Compressed and unchanged responses, for a timeline of 24 hours and one host:',
     compressionTable(compression),
-    'Start-up, the least of 20 runs:',
+    'Start-up, the fastest of 20 runs:',
     startUpTable(startUp),
     `\`\`\`\n${ingest}\n\`\`\``,
   ];

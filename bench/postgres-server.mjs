@@ -1,4 +1,4 @@
-/** PostgreSQL as Debian has it, a server of our own on a free port, with its default durability. */
+/** A separate PostgreSQL server from Debian on a free port, with its default durability. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -8,7 +8,7 @@ import { server } from './paths.mjs';
 const { parseDatabaseUrl } = await import(join(server, 'dist/postgres/url.js'));
 const programs = `/usr/lib/postgresql/${readdirSync('/usr/lib/postgresql').sort().at(-1)}/bin`;
 
-/** More memory than the default, which is for a small machine of the last century. */
+/** More memory than the default, which is for very small machines. */
 const SETTINGS = {
   shared_buffers: '1GB',
   max_wal_size: '4GB',
@@ -54,7 +54,7 @@ export async function start(directory) {
   };
 }
 
-/** Of a store on this server. */
+/** The options of a store on this server. */
 export function storeOptions(url, schema = 'wafstat') {
   return {
     url: parseDatabaseUrl(url),

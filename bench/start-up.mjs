@@ -1,6 +1,6 @@
 /**
- * How long commands take to start, in milliseconds of processor time and of the clock (the least of several runs, because
- * other processes can only add to it). NODE_EXTRA_CA_CERTS would add 40 ms to every start of Node.js.
+ * How long commands take to start, in milliseconds of processor time and of the clock (the fastest of several runs,
+ * because other processes can only slow a start down). NODE_EXTRA_CA_CERTS would add 40 ms to every start of Node.js.
  *
  *   node bench/start-up.mjs [runs]
  */

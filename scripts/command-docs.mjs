@@ -71,8 +71,8 @@ export function manPage({ description, commands }, version, date) {
     '.RI [ options ]',
     '.SH DESCRIPTION',
     roff(description),
-    'Options of the service can be environment variables, too: they are given as [env: NAME].',
-    'The command line wins over the environment.',
+    'An option that is described with [env: NAME] can also be set with this environment variable.',
+    'The command line takes precedence over the environment.',
   ];
   let heading = '';
   for (const command of runnable(commands)) {

@@ -2,10 +2,10 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
-/** The shell has the same engine without the windows, which took a third of the browser's processor time. */
+/** The headless shell is preferred: the same engine without windows, which take a third of the processor time. */
 export const BROWSERS = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'];
 
-/** Of Debian; undefined if none is installed. */
+/** The path of the browser; undefined if none is installed. */
 export function findBrowser() {
   return BROWSERS.find((path) => existsSync(path));
 }

@@ -44,7 +44,8 @@ function run(step, command, ...args) {
 }
 
 try {
-  if (!isInstalled()) run('Installing dependencies', 'npm', 'ci', '--loglevel=error');
+  if (!isInstalled())
+    run('Installing dependencies', 'npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error');
   run('', 'node_modules/.bin/tsc', '-b');
   if (!isBundled()) run('', process.execPath, 'scripts/bundle.mjs');
   if (!isConsoleBuilt())

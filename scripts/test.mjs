@@ -24,10 +24,10 @@ count(missing.length === 0 || !isCi);
 await engine;
 
 if (count(await setup)) {
-  console.log('\n== lint');
-  count(await run(root, 'node_modules/.bin/biome', 'check', '--error-on-warnings'));
-  console.log('\n== tests');
+  console.log('\n== lint and tests');
+  const lint = run(root, 'node_modules/.bin/biome', 'check', '--error-on-warnings');
   await runTests();
+  count(await lint);
 }
 console.log(`\n${passed} passed, ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

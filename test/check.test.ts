@@ -96,13 +96,13 @@ test('the port of the running service is no problem, that of another installatio
     const { address: another } = await stranger.serve();
     expect(await check(['--listen', new URL(another).host])).toMatchObject({
       status: 1,
-      problems: [expect.stringMatching(/^wafstat: cannot listen on .* another program listens there/)],
+      problems: [expect.stringMatching(/^wafstat: cannot listen on .* the address is already in use/)],
     });
     const { port } = other.address() as { port: number };
     expect(await check(['--listen', `127.0.0.1:${port}`])).toMatchObject({
       status: 1,
       problems: [
-        `wafstat: cannot listen on 127.0.0.1:${port} (--listen): another program listens there; choose another address with --listen HOST:PORT`,
+        `wafstat: cannot listen on 127.0.0.1:${port} (--listen): the address is already in use; choose another address with --listen HOST:PORT`,
       ],
     });
   } finally {

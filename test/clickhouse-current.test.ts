@@ -1,11 +1,12 @@
 /** The store on a current release of ClickHouse, as an engine in this process. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ClickHouseClient, createClient } from '@clickhouse/client';
 import { afterAll, beforeAll, describe } from 'vitest';
 import { clickhouseOptions, compactingStore } from './clickhouse-options.ts';
-import { CHDB, MEMORY } from './clickhouse-server.ts';
+import { CHDB } from './clickhouse-server.ts';
 import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
@@ -27,7 +28,7 @@ describe.skipIf((!CHDB.isInstalled() || !POSTGRES.isInstalled()) && process.env.
         const require = createRequire(CHDB.home);
         const { createChdbConnection } = require('chdb/connection');
         const { drainPending } = require('chdb');
-        const path = mkdtempSync(join(MEMORY, 'wafstat-chdb-'));
+        const path = mkdtempSync(join(tmpdir(), 'wafstat-chdb-'));
         const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
         // The engine has one directory, and a connection only sees the existing database.
         const options = { ...clickhouseOptions(['chdb:'], postgres.url), database: 'default' };

@@ -15,7 +15,7 @@ import {
 import { type Connect, Shards } from '../packages/server/src/store/clickhouse/schema.ts';
 import type { Batch, Store } from '../packages/server/src/store/store.ts';
 import { PASSWORD } from './postgres-server.ts';
-import type { DurableStoreUnderTest } from './store-conformance.ts';
+import type { DurableStoreUnderTest } from './store-conformance/suite.ts';
 
 /** Compacts everything, and deletes what it replaced at once. */
 export const ALWAYS = { ...COMPACTION, attemptsMin: 1, rowsMin: 0, replacedMs: 0 };

@@ -1,24 +1,12 @@
 /** Real ClickHouse servers from Debian on loopback. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import setupPostgres from './postgres-server.ts';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
-
-/**
- * For databases: every insert creates and deletes dozens of small files, and half of the processor time of a server was
- * ext4 searching for free inodes. Containers often have a very small /dev/shm.
- */
-export const MEMORY = freeBytes('/dev/shm') > 2 ** 30 ? '/dev/shm' : tmpdir();
-
-function freeBytes(directory: string): number {
-  if (!existsSync(directory)) return 0;
-  const { bavail, bsize } = statfsSync(directory);
-  return bavail * bsize;
-}
 
 export const CLICKHOUSE = {
   program: '/usr/sbin/clickhouse-server',
@@ -111,7 +99,7 @@ export interface ClickHouse {
 
 /** Independent servers. */
 export async function startClickHouse(count = 1): Promise<ClickHouse> {
-  return start(mkdtempSync(join(MEMORY, 'wafstat-clickhouse-')), count);
+  return start(mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-')), count);
 }
 
 /** A server with little disk space. Null without the right to mount a file system. */

@@ -36,7 +36,7 @@ import { Random, scaled } from './random.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
-/** Of an attempt. */
+/** How long an attempt may stay open. */
 const LIFETIME_MS = 60_000;
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
 
@@ -611,7 +611,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       const { options, database, close } = await createTables();
       const { migrate: migratePostgres } = await import('../packages/server/src/store/postgres/postgres.ts');
       await expect(migratePostgres(options.postgres)).rejects.toThrow(
-        /belongs to another kind of store than --store postgres: choose another --postgres-schema/,
+        /belongs to a different kind of store than --store postgres: choose another --postgres-schema/,
       );
       await database.run(`SELECT 1`);
       await close();

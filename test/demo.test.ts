@@ -41,7 +41,7 @@ test('the demo shows progress, has 30 days of traffic, and new events keep arriv
   const second = await sandbox.run(['demo', '--data', directory, '--listen', '127.0.0.1:0']);
   expect(second).toMatchObject({ status: 1, stdout: '' });
   expect(wholeLines(second.stderr)).toEqual([
-    `wafstat: another process uses ${directory}, perhaps a running demo: stop it, or use another directory`,
+    `wafstat: another process is using ${directory}, perhaps a running demo: stop it, or use another directory`,
   ]);
   await login(address, { ...account, project_id });
 });
@@ -52,7 +52,7 @@ test('an address in use is reported before anything is created', async () => {
   const demo = ['demo', '--data', sandbox.data, '--listen', new URL(address).host];
   const { status, stdout, stderr } = await sandbox.run(demo);
   expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
-  expect(wholeLines(stderr)).toEqual([expect.stringContaining('another program listens there')]);
+  expect(wholeLines(stderr)).toEqual([expect.stringContaining('the address is already in use')]);
   expect(existsSync(sandbox.data)).toBe(false);
   await other.clear();
 });

@@ -66,7 +66,7 @@ describe('a disk that takes no more writes', () => {
     limitFileSize(server.process, 4_096);
     const refused = await push(service, events(50), 'batch 1');
     expectRefused(refused, 'the disk is full');
-    expect(refused.text).toContain('the disk is full; nothing was changed; try again later');
+    expect(refused.text).toContain('the disk is full; nothing was changed; retry later');
     const logged = /the disk is full: cannot write .*statistics\.mdb .*; nothing was changed/;
     await eventually(() => logged.test(server.process.stderr) || undefined, 'the log to name the file');
     expectRefused(await logout(service, token), 'the disk is full');
@@ -122,18 +122,17 @@ describe('a disk that takes no more writes', () => {
     const { installation } = service;
     const log = sandbox.write('access.ndjson', ndjson(events(500)));
     const options = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
-    const limited = (...args: string[]) =>
-      spawnSync('prlimit', ['--fsize=8192:', process.execPath, PROGRAM, ...args], { encoding: 'utf8' });
+    const program = ['prlimit', '--fsize=8192:', process.execPath, PROGRAM] as const;
+    const limited = (...args: string[]) => sandbox.start(args, { program }).end();
 
-    const ingest = limited('ingest', ...options, log);
+    const ingest = await limited('ingest', ...options, log);
     expect(ingest.stderr).toMatch(/^wafstat: the disk is full: cannot write .*; nothing was changed$/m);
     expect(ingest.status).toBe(1);
-    const user = limited('user', 'add', 'ann', '--data', sandbox.data, '--role', 'reader');
+    const user = await limited('user', 'add', 'ann', '--data', sandbox.data, '--role', 'reader');
     expect(user.stderr).toMatch(/^wafstat: the disk is full/m);
     expect(user.status).toBe(1);
 
-    const follow = sandbox.start(['follow', ...options, log]);
-    limitFileSize(follow, 8_192);
+    const follow = sandbox.start(['follow', ...options, log], { program });
     await eventually(() => follow.stderr.includes('the disk is full') || undefined, 'follow to fail');
     expect(await counted(service)).toBe(0);
     limitFileSize(follow, 'unlimited');

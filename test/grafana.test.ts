@@ -385,9 +385,9 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
 
 interface Series {
   metric: Record<string, string>;
-  /** Of a range. */
+  /** The result of a range query. */
   values?: [time: number, value: string][];
-  /** Of an instant. */
+  /** The result of an instant query. */
   value?: [time: number, value: string];
 }
 

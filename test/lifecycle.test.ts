@@ -147,7 +147,7 @@ describe('on SIGTERM', () => {
     const second = await sandbox.run(args);
     expect(second.status).toBe(1);
     expect(second.stderr).toContain(
-      `cannot listen on ${taken} (--health-listen): another program listens there`,
+      `cannot listen on ${taken} (--health-listen): the address is already in use`,
     );
   });
 

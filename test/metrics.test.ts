@@ -158,7 +158,7 @@ test('a wrong address is refused before anything starts', async () => {
     );
     expect(await serve('--listen', '127.0.0.1:0', '--metrics-listen', port)).toMatch(
       new RegExp(
-        `^1 .*cannot listen on 127.0.0.1:${port} \\(--metrics-listen\\): another program listens there`,
+        `^1 .*cannot listen on 127.0.0.1:${port} \\(--metrics-listen\\): the address is already in use`,
       ),
     );
   } finally {

@@ -223,7 +223,10 @@ async function cleanDebian(): Promise<string> {
   if (!existsSync(archive)) {
     mkdirSync(dirname(archive), { recursive: true });
     const made = `${archive}.${process.pid}.tar`;
-    await run('mmdebstrap', ['--variant=apt', '--include=adduser,libstdc++6', release, made]);
+    // The hook saves installing Perl, which a package that merges /bin into /usr needs: a quarter of the time.
+    const options = ['--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr', '--dpkgopt=force-unsafe-io'];
+    const packages = '--include=usr-is-merged,adduser,libstdc++6';
+    await run('mmdebstrap', ['--variant=essential', ...options, packages, release, made]);
     renameSync(made, archive);
   }
   return archive;

@@ -393,7 +393,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         expect([attacks, distinct_is, items.length]).toEqual([120, 'estimate', 16]);
       }
       const rows = () => postgres.sql(`SELECT count(*) FROM wafstat.top_lists WHERE project = '${id}'`);
-      // Of the project and of the host.
+      // One row for the project, one for the host.
       expect(rows()).toBe('2');
       expect((await run(['project', 'delete', 'tops'])).status).toBe(0);
       expect(rows()).toBe('0');

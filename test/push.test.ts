@@ -173,7 +173,7 @@ describe('pushed lines', () => {
       const refused = await send('c');
       expect(refused.status).toBe(400);
       expect(JSON.parse(refused.text).error_msg).toBe(
-        "source 'c' is new, but the project has its limit of 2 sources: use one of them, or raise --sources-max",
+        "source 'c' is new, but the project has reached its limit of 2 sources: use one of them, or raise --sources-max",
       );
       expect((await send('b')).status).toBe(200);
       const file = own.write('events.ndjson', ndjson(events(1)));

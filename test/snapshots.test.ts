@@ -47,23 +47,39 @@ async function counts() {
 }
 for (let i = 0; i < 3; i++) await counts();
 const seen = [];
+const versions = [];
+async function look() {
+  const range = { project: 'p', from: to - 86_400_000, to };
+  const version = await store.version(range);
+  versions.push([version, (await store.series({ ...range, edges: [range.from, to] })).requests[0]]);
+  seen.push(await counts());
+}
 for (let i = 0; i < 8; i++) {
   await new Promise((resolve) => setTimeout(resolve, 20));
   // What is read in this phase of the event loop must not be kept longer than the snapshot, which a timer ends.
-  seen.push(await new Promise((resolve) => setImmediate(() => {
+  await new Promise((resolve) => setImmediate(() => {
     store.changes();
     append();
-    setTimeout(() => resolve(counts()), 1);
-  })));
+    // At once, too: a part may be cached, and the rest read in a new snapshot.
+    if (i % 2) look();
+    setTimeout(() => resolve(look()), 1);
+  }));
 }
-console.log(JSON.stringify(seen));
+console.log(JSON.stringify({ seen, versions }));
 await store.close();`;
 
-test('a timeline never shows a part of a batch that another process has committed', async () => {
+test('what another process has committed is shown as a whole, and has a version of its own', async () => {
   const args = ['--input-type=module', '-e', READER, join(directory, 'statistics.mdb'), WRITER];
   const { status, stdout, stderr } = await new Process(args, { program: [process.execPath] }).end();
   expect([status, stderr]).toEqual([0, '']);
-  const seen: number[][] = JSON.parse(stdout);
-  expect(seen).toHaveLength(8);
+  const { seen, versions }: { seen: number[][]; versions: [string, number][] } = JSON.parse(stdout);
+  expect(seen).toHaveLength(12);
   expect(seen.filter(([first, second]) => first !== second)).toEqual([]);
+  // The last look sees all batches.
+  expect(seen.at(-1)).toEqual([9, 9]);
+  // Counts may be newer than the version that was read before them, but the next ones are not older.
+  const newest = new Map<string, number>();
+  for (const [version, count] of versions) newest.set(version, Math.max(count, newest.get(version) ?? 0));
+  expect([...newest.values()]).toEqual([...newest.values()].sort((a, b) => a - b));
+  expect(versions.at(-1)?.[1]).toBe(18);
 });

@@ -1,4 +1,4 @@
-/** Real web servers with ModSecurity and the OWASP core rule set, from Debian, on loopback, each in a temporary directory. */
+/** Real web servers with ModSecurity and the OWASP Core Rule Set, from Debian, on loopback, each in a temporary directory. */
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';

@@ -18,6 +18,7 @@ const REMOVED: readonly [pattern: RegExp, instead: string][] = [
   [/\bhears of\b/i, 'gets'],
   [/\bturn(s|ed)? away\b/i, 'reject'],
   [/\band the like\b/i, 'and similar, or name them'],
+  [/\bthereby\b/i, 'in this way'],
   [/\bfolders?\b/i, 'directory'],
   [/(\/\*\*|\* |\/\/) ?Answers\b/, 'Returns, resolves to'],
   [/'It (does|is)\.?'/, 'a sentence with a real subject'],

@@ -71,7 +71,7 @@ test('a killed worker is replaced while the other keeps responding', async () =>
   process.kill(victim, 'SIGKILL');
   await allGone([victim]);
   const pids = await callUntilServedBy(server, 3);
-  expect(server.process.stderr).toContain(`worker ${victim} ended by SIGKILL; another takes its place`);
+  expect(server.process.stderr).toContain(`worker ${victim} ended by SIGKILL; starting another`);
   server.process.signal('SIGTERM');
   expect((await server.process.end()).status).toBe(0);
   await allGone(pids);

@@ -100,7 +100,7 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
 }
 
-/** `from` is included, `to` is not; both in milliseconds since the epoch. Or a number of days until now. */
+/** `from` is included, `to` is not; both in milliseconds since the epoch. `recent` means local days of `timezone`. */
 export type TimeRange =
   | { from: number; to: number; recent?: undefined }
   | { recent: Recent; from?: undefined; to?: undefined };

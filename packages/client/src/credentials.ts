@@ -96,7 +96,7 @@ function passwordAuthorizer(credentials: PasswordCredentials, source: TokenSourc
   };
 }
 
-/** Not retried: repeated attempts with a wrong password lock the user out. */
+/** Not retried: repeated attempts with a wrong password delay all logins of the user from this address. */
 async function requestToken(credentials: PasswordCredentials, source: TokenSource): Promise<Token> {
   const { user, password, domain, identityUrl = source.identityUrl } = credentials;
   const auth = {

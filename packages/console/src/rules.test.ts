@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ruleUrl } from './rules.ts';
 
-test('rules of the core rule set have a URL by ID', () => {
+test('rules of the Core Rule Set have a URL by ID', () => {
   expect(ruleUrl('942100')).toBe(
     'https://raw.githubusercontent.com/coreruleset/coreruleset/main/rules/REQUEST-942-APPLICATION-ATTACK-SQLI.conf#:~:text=id%3A942100',
   );

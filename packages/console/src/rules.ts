@@ -1,4 +1,4 @@
-/** Rules of the OWASP core rule set. */
+/** Rules of the OWASP Core Rule Set. */
 
 const RULES_URL = 'https://raw.githubusercontent.com/coreruleset/coreruleset/main/rules';
 

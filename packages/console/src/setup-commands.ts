@@ -12,7 +12,7 @@ export const PROGRAMS = {
 export type Program = keyof typeof PROGRAMS;
 
 export interface Target {
-  /** Of the service. */
+  /** The origin of the URL of the service. */
   origin: string;
   /** Project ID. */
   project: string;

@@ -25,10 +25,10 @@ export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   missing: 'Page not found',
 };
 
-/** Of the overview. */
+/** Orders of the tiles in the overview. */
 export const SORTS = ['attacks', 'rate', 'change', 'requests', 'name'] as const;
 export type Sort = (typeof SORTS)[number];
-/** Of the list of hosts, which has no previous period. */
+/** Orders of the list of hosts, which has no previous period. */
 export type HostSort = Exclude<Sort, 'change'>;
 
 export interface View {
@@ -39,16 +39,16 @@ export interface View {
   /** An IANA name or an offset. Null: the time zone of the browser. */
   timezone: string | null;
   hosts: readonly string[];
-  /** Only attacks of these categories; empty: all. */
+  /** Categories to count; empty: all. */
   categories: readonly AttackType[];
-  /** No attacks of these categories. */
+  /** Categories that do not count. */
   excluded: readonly AttackType[];
   /** The timeline has a line per host, instead of attacks by category. */
   byHost: boolean;
   /** Full screen: no frame and no controls. */
   tv: boolean;
   live: boolean;
-  /** Of hosts and of the overview. Null: the default of the page. */
+  /** The order of hosts, or of the overview. Null: the default of the page. */
   sort: Sort | null;
   search: string;
   offset: number;

@@ -1,4 +1,4 @@
-/** Caches: bounded, invalidated by a change counter, and for one turn of the event loop. */
+/** Caches: bounded, and invalidated by a change counter. */
 import { LRUCache } from 'lru-cache';
 import { cacheCreated } from './diagnostics.ts';
 
@@ -17,6 +17,7 @@ export const CACHES = {
   login_networks: 'networks of logins that are not stored yet',
   parameters: 'parsed log patterns and time zones of pushes',
   projects: 'records of projects (embedded store)',
+  queries: 'parsed parameters of repeated queries',
   rate_limits: 'users with their rate of requests and changes',
   reader_states: 'parts of records from earlier pushes',
   recent_requests: 'the latest requests of pushed sources',
@@ -31,10 +32,10 @@ export const CACHES = {
   versions: 'change counters of chunks (embedded store)',
 } as const;
 
-export type CacheName = keyof typeof CACHES;
+type CacheName = keyof typeof CACHES;
 
 interface CacheLimits<K, V> {
-  /** For metrics. Null for caches that do not live as long as the process. */
+  /** The name in metrics; null for caches that do not live as long as the process. */
   name: CacheName | null;
   entriesMax: number;
   /** The sum of `weight` over all entries, for example in bytes. */
@@ -50,7 +51,7 @@ interface CacheLimits<K, V> {
 export class BoundedCache<K extends {}, V extends {}> {
   readonly #limits: CacheLimits<K, V>;
   readonly name: string;
-  /** Allocates space for all entries, so that a large cache is created when it is used: 20 ms for 100,000 entries. */
+  /** Created on first use, because it allocates space for all entries: 20 ms for 100,000 entries. */
   #entries: LRUCache<K, V> | null = null;
   hits = 0;
   misses = 0;
@@ -81,6 +82,14 @@ export class BoundedCache<K extends {}, V extends {}> {
   set(key: K, value: V): void {
     this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
+  }
+
+  /** The least recently used value, if entries of this weight would evict it. */
+  evictedBy(weight: number): V | undefined {
+    const entries = this.#entries;
+    if (entries === null || entries.calculatedSize + weight <= entries.maxSize) return undefined;
+    const { value: oldest } = entries.rkeys().next();
+    return oldest === undefined ? undefined : entries.peek(oldest);
   }
 
   delete(key: K): void {
@@ -132,31 +141,5 @@ export class VersionedCache<K extends {}, V extends {}> {
   /** Only for values looked up after the last `get`, so that they are of its version or a later one. */
   set(key: K, value: V): void {
     this.#values.set(key, value);
-  }
-}
-
-/**
- * Reads a value once per turn of the event loop: a lookup takes 1 to 2 us, and a signed request needs it three times. May be
- * a turn older than the snapshot of LMDB, which ends with a timer. Call `forget` after changing the value in this process,
- * and where both must agree.
- */
-export class PerTurnMemo<V extends {}> {
-  readonly #read: () => V;
-  #value: V | undefined;
-
-  constructor(read: () => V) {
-    this.#read = read;
-  }
-
-  get(): V {
-    if (this.#value === undefined) {
-      this.#value = this.#read();
-      setImmediate(() => this.forget());
-    }
-    return this.#value;
-  }
-
-  forget(): void {
-    this.#value = undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** Settings of the service: options that are environment variables, too, so that one environment file configures all. */
+/** Settings of the service. Every option is also an environment variable, so that one file can configure everything. */
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import {
@@ -32,13 +32,13 @@ export const TOP_LIST_OPTIONS = grouped('Top lists:', {
   ),
   topKeys: setting(
     '--top-keys <n>',
-    'how many different values a top list keeps per hour, and project or host; counts are exact up to this number',
+    'how many distinct values a top list keeps per hour and per project or host; counts are exact up to this number',
     integer(16, TOP_KEYS_MAX),
     { default: String(TOP_KEYS_DEFAULT) },
   ),
 });
 
-/** Of the listener and of requests. */
+/** Options of the listener and of requests. */
 export const SERVER_OPTIONS = {
   listen: setting(
     '--listen <[host:]port>',
@@ -58,7 +58,7 @@ export const SERVER_OPTIONS = {
   ),
   metricsHosts: setting(
     '--metrics-hosts <n>',
-    'how many hosts have metrics of their own, in all projects together; each is read from the store in every scrape',
+    'maximum number of hosts with metrics of their own, in all projects together; every scrape reads each from the store',
     integer(0, 1_000),
     { default: '0' },
   ),
@@ -88,7 +88,7 @@ export const SERVER_OPTIONS = {
   region: setting('--region <name>', 'region name in the service catalog', text, { default: 'default' }),
   categories: setting(
     '--categories <file>',
-    'JSON file with categories for single rules, for example {"rules": {"942100": "custom", "10001": "none"}}',
+    'JSON file that overrides the categories of rules, for example {"rules": {"942100": "custom", "10001": "none"}}',
     overrides,
   ),
   retention: setting(
@@ -106,7 +106,7 @@ export const SERVER_OPTIONS = {
   ),
   drainDelay: setting(
     '--drain-delay <seconds>',
-    'on SIGTERM, respond 503 to /readyz for this long before closing the listener; use the check interval of the load balancer',
+    'on SIGTERM, respond 503 to /readyz for this long before closing the listener; set it to the health-check interval of the load balancer',
     integer(0, 300),
     { default: '0' },
   ),
@@ -114,7 +114,7 @@ export const SERVER_OPTIONS = {
   ...grouped('Top lists:', {
     detailsRetention: setting(
       '--details-retention <time>',
-      'how long to keep top lists and examples of dropped lines, which have client addresses; never longer than --retention',
+      'how long to keep top lists and examples of dropped lines, which contain client addresses; never longer than --retention',
       duration('dh', '1h', '36525d', '30d or 36h'),
       { default: '30d' },
     ),
@@ -146,7 +146,7 @@ export const SERVER_OPTIONS = {
     ),
     rateLimit: setting(
       '--rate-limit <n>',
-      'maximum number of requests per second of each user, per worker; 0 for no limit',
+      'maximum number of requests per second, per user and worker; 0 for no limit',
       integer(0, 1_000_000),
       { default: '0' },
     ),
@@ -193,7 +193,7 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options (with those of Pos
   clickhouseUser: setting('--clickhouse-user <name>', 'user name', text, { default: 'default' }),
   clickhousePasswordFile: setting(
     '--clickhouse-password-file <file>',
-    'file with the password of the user in its first line',
+    'file whose first line is the password of the user',
     file,
   ),
   clickhouseReplicated: setting(
@@ -212,12 +212,12 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options (with those of Pos
 export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   postgresUrl: setting(
     '--postgres-url <url>',
-    'URL of the database, like postgres://wafstat@db1,db2:5432/wafstat; of several servers, the primary is used',
+    'URL of the database, like postgres://wafstat@db1,db2:5432/wafstat; if there are several servers, the primary is used',
     parseDatabaseUrl,
   ),
   postgresPasswordFile: setting(
     '--postgres-password-file <file>',
-    'file with the password of the user in its first line (or set WAFSTAT_POSTGRES_PASSWORD)',
+    'file whose first line is the password of the user (or set WAFSTAT_POSTGRES_PASSWORD)',
     file,
   ),
   postgresInsecure: setting(
@@ -242,11 +242,11 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   }),
 });
 
-/** Of every command that reads or writes statistics. */
+/** Options of every command that reads or writes statistics. */
 export const STORE_OPTIONS = {
   store: setting(
     '--store <lmdb|postgres|clickhouse>',
-    'store of the statistics: lmdb is a file in the data directory',
+    'where to store the statistics; lmdb is a file in the data directory',
     oneOf('lmdb', 'postgres', 'clickhouse'),
     { default: 'lmdb' },
   ),
@@ -275,7 +275,7 @@ export const DATA = setting(
   'data directory; without it, users and projects are in PostgreSQL',
   text,
 );
-/** For commands on the files of a data directory. */
+/** The option of commands that work on the files of a data directory. */
 export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 
 export const SERVICE_OPTIONS = {
@@ -293,7 +293,7 @@ export const SERVICE_OPTIONS = {
 
 export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 
-/** Service options that contradict each other, for whatever part of them a command has. */
+/** Service options that contradict each other, among those that a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
   source: (name: 'postgresUrl' | 'clickhouseUrl') => 'cli' | 'env' | undefined,

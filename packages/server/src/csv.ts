@@ -1,4 +1,4 @@
-/** CSV by RFC 4180. A text that a spreadsheet would run as a formula gets an apostrophe: names come from users and logs. */
+/** CSV as in RFC 4180. Text that a spreadsheet would run as a formula gets an apostrophe: names come from users and logs. */
 export function csv(header: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   return [header, ...rows].map((row) => `${row.map(field).join(',')}\r\n`).join('');
 }

@@ -1,4 +1,4 @@
-/** What parts of the service report to metrics, on diagnostics channels of Node.js: free while nobody subscribes. */
+/** What parts of the service report to metrics. Diagnostics channels of Node.js cost nothing while nobody subscribes. */
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
 
 class Signal<T> {
@@ -39,7 +39,7 @@ export const SHED_REASONS = {
   connections: 'a connection over `--max-connections` was closed',
 } as const;
 
-export type ShedReason = keyof typeof SHED_REASONS;
+type ShedReason = keyof typeof SHED_REASONS;
 
 export const cacheCreated = new Signal<NamedCache>('wafstat:cache.created');
 /** How long a statistics query waited for its turn, in milliseconds. */

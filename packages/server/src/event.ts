@@ -129,12 +129,12 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
   in_future: 'Correct the clock or the time zone of the machine that writes the log.',
 };
 
-/** Kept with a source, to show what a dropped line looks like. */
+/** The length of the example that a source keeps of a dropped line. */
 const DROP_EXAMPLE_BYTES_MAX = 256;
 
 /** What separates a name from its value in headers, forms, JSON, and messages of ModSecurity. */
 const BEFORE_VALUE = String.raw`["'\`\\\s\]]{0,8}(?:[:=]|\(value:|,["'\\\s]{0,8}value["'\\\s]{0,8}:)["'\`\\\s[{]{0,8}`;
-/** In quotes, up to the next ones that are not escaped. */
+/** Text in quotes, up to the next quote that is not escaped. */
 const QUOTED = String.raw`(?<=")(?:\\.|[^"\\])*`;
 const SECRET_HEADERS = new RegExp(`((?:authorization|cookie)${BEFORE_VALUE})(?:${QUOTED}|(?<!").*)`, 'gis');
 const SECRET_NAMES =
@@ -183,8 +183,8 @@ const HOSTNAME_LENGTH_MAX = 253;
 export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
-  // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
-  // by U+FFFD; invisible characters make one name look like another.
+  // A Host header has no control characters or spaces. Lone surrogates cannot be stored: UTF-8 decoders replace them with
+  // U+FFFD. Invisible characters make one name look like another.
   if (/[ \ufffd]/.test(name) || hasInvisible(name)) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
@@ -223,7 +223,7 @@ export function normalRule(text: string): string {
   return cutBytes(percentEncoded(text.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
 }
 
-/** Without port and brackets, and in one spelling, so that each address is counted under one key. */
+/** The address without port and brackets, in one spelling, so that it is counted under one key. */
 function canonicalAddress(text: string | undefined): string | undefined {
   if (text === undefined || text.length > ADDRESS_LENGTH_MAX) return undefined;
   const address = /^(?:\[([^\]]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+)$/.exec(text);
@@ -236,7 +236,7 @@ function canonicalAddress(text: string | undefined): string | undefined {
   return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
 }
 
-/** The network of a canonical address, like 203.0.113.0/24 or 2001:db8:1:2::/64. What is a network already stays as it is. */
+/** The network of a canonical address, like 203.0.113.0/24 or 2001:db8:1:2::/64. A network stays as it is. */
 export function networkOf(address: string, bits: { ipv4: 24 | 32; ipv6: 48 | 64 }): string {
   if (address.includes('/')) return address;
   if (!address.includes(':')) {

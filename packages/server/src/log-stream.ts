@@ -12,7 +12,7 @@ const BUFFER_BYTES_MAX = 16 * 1_048_576;
 const BATCH_CHARACTERS = 16_384;
 /** Less than PIPE_BUF, which a pipe writes atomically: lines of several processes never mix. */
 const SHARED_BATCH_CHARACTERS = 3_500;
-/** How long a line waits for others at most. */
+/** The longest time that a line waits for others. */
 const FLUSH_MS = 100;
 /** Level `warn` of pino. Lines of this level and above are kept, however slow the reader is. */
 const WARN = 40;
@@ -28,7 +28,7 @@ export class LogStream {
   readonly #batchCharacters: number;
   #batch: string[] = [];
   #batchLength = 0;
-  /** Handed to the destination and not written yet. */
+  /** Bytes handed to the destination and not written yet. */
   #pendingBytes = 0;
   #dropped = 0;
   /** Whether the last write failed. */

@@ -14,7 +14,7 @@ const stopping = new AbortController();
 // Not `once`: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
 
-// `wafstat ... | head` closes the pipe early, which is no failure.
+// `wafstat ... | head` closes the pipe early, which is not a failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
 });
@@ -29,7 +29,7 @@ process.on('uncaughtException', (error) => {
     opened.log?.flushSync();
     writeSync(2, `${error.stack}\n`);
   } finally {
-    // Also if the log cannot be written.
+    // Even if the log cannot be written.
     killSelf();
   }
 });

@@ -141,7 +141,7 @@ const ARROWS = { up: '▲', down: '▼', same: null } as const;
 interface DifferenceProps {
   difference: Change | null;
   comparison: Comparison;
-  /** Of the previous period. */
+  /** The previous period. */
   range: TimeRange;
 }
 

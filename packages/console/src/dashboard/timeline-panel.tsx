@@ -21,7 +21,7 @@ import type { Layer, Pane } from './pane.ts';
 /** Narrower steps cannot be told apart. */
 const POINT_WIDTH_REM = 0.3;
 
-/** Of the lines of hosts, in their order. */
+/** Colours of the lines of hosts, in their order. */
 const LINE_COLOURS = [
   'accent',
   'attack',

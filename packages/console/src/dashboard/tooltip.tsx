@@ -13,7 +13,7 @@ interface TooltipProps extends ChartProps {
   selection: { anchor: number; end: number } | null;
   /** The middle of the point. */
   left: number;
-  /** Of the chart. */
+  /** The width of the chart. */
   width: number;
 }
 

@@ -36,7 +36,7 @@ type Name = keyof typeof KINDS;
 const NAMES = Object.keys(KINDS) as Name[];
 
 export interface TopLists extends Readonly<Record<Name, List | Refusal>> {
-  /** What was queried: lists may begin later. */
+  /** The start of the queried range: lists may begin later. */
   from: number;
 }
 
@@ -243,7 +243,7 @@ function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: N
           href={href}
           target="_blank"
           rel="noopener noreferrer"
-          title={`Rule ${key} of the OWASP core rule set`}
+          title={`Rule ${key} of the OWASP Core Rule Set`}
         >
           <span aria-hidden="true">↗</span>
           <span class="offscreen">{`Definition of rule ${key}`}</span>

@@ -100,7 +100,7 @@ function PresetButton({ name, close }: { name: PresetName; close?: () => void })
   );
 }
 
-/** `Last 7 days: since 10 Nov, 00:00 (today and the 6 days before)`. Hours are what they say. */
+/** `Last 7 days: since 10 Nov, 00:00 (today and the 6 days before)`. Titles of hours need no explanation. */
 function presetTitle(name: PresetName, zone: Zone, now: number): string {
   const preset = PRESETS[name];
   if (!('days' in preset)) return preset.title;
@@ -262,7 +262,7 @@ function LiveButton({ query }: { query: Query<unknown> | undefined }) {
       class={`button live ${isFailing ? 'failing' : ''}`}
       type="button"
       aria-pressed={live}
-      title={live ? 'Updates by itself. Click to pause.' : 'Paused. Click to resume.'}
+      title={live ? 'Updates automatically. Click to pause.' : 'Paused. Click to resume.'}
       onClick={() => go({ live: !live }, 'replace')}
     >
       {live ? <span class="pulse" /> : <Icon name="pause" />}

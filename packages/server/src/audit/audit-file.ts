@@ -37,7 +37,7 @@ const FILES_MAX = 4;
 export const AUDIT_FILE_BYTES_MAX = AUDIT_BYTES_MAX / FILES_MAX;
 
 export interface AuditFile extends AuditTrail {
-  /** For transactions that are synchronous. Throws AuditUnavailable. */
+  /** Like `append`, for synchronous transactions. Throws AuditUnavailable. */
   appendSync(entry: AuditEntry): void;
 }
 

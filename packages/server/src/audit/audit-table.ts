@@ -11,9 +11,9 @@ import {
   limitChanges,
 } from './audit-trail.ts';
 
-/** What remains after a deletion of the oldest records, unless there are too many for one deletion. */
+/** The share that remains when the oldest records are deleted, unless they are too many for one deletion. */
 const KEPT_SHARE = 3 / 4;
-/** All changes wait for a deletion, and fail if it takes too long. */
+/** Limits a deletion: all changes wait for it, and fail if it takes too long. */
 const DELETED_ROWS_MAX = 10_000;
 const PAGE_ROWS = 1_000;
 

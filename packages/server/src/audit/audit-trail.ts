@@ -18,7 +18,7 @@ const TEXT_LENGTH_MAX = 256;
  */
 const CHANGES_BURST = 100;
 const CHANGES_REFILL_MS = 1_000;
-/** Refused logins of known and of unknown users each, at once: enough to see what an attack looks like. */
+/** Refused logins at once, separately for known and unknown users: enough to see what an attack looks like. */
 const REFUSALS_BURST = 20;
 /** Then 1,440 lines a day each, under 1 MB together, so that the trail still covers two months. */
 const REFUSALS_REFILL_MS = 60_000;
@@ -91,7 +91,7 @@ export interface AuditTrail {
   admit(actor: Actor): void;
   /** Rejects with AuditUnavailable if the record cannot be written; the change must then not be made. */
   append(entry: AuditEntry): Promise<void>;
-  /** For refused or failed changes. Never rejects: a record that cannot be written is dropped. Need not be awaited. */
+  /** Records a refused or failed change. Never rejects: a record that cannot be written is dropped. Need not be awaited. */
   note(entry: AuditEntry): Promise<void>;
   /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;
@@ -159,7 +159,7 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
   };
 }
 
-/** For a change that is about to be made. */
+/** The entry of a change that is about to be made. */
 export function newAuditEntry(
   actor: Actor,
   action: AuditAction,
@@ -173,7 +173,7 @@ export function randomId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** As JSON on one line, of limited length. */
+/** Formats a record as one line of JSON of limited length. */
 export function formatRecord(record: AuditRecord): string {
   const text = (value: AuditRecord) => printable(JSON.stringify(value, shorten));
   const whole = text(record);

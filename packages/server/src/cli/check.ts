@@ -40,7 +40,7 @@ import { flagOf, type Source, type Values } from './options.ts';
 type ServiceValues = Values<typeof SERVICE_OPTIONS>;
 type ServiceSource = Source<typeof SERVICE_OPTIONS>;
 
-/** `notes` are worth knowing, but keep nothing from starting. */
+/** `notes` are worth knowing, but do not keep the service from starting. */
 interface Findings {
   problems: string[];
   notes: string[];
@@ -60,7 +60,7 @@ export async function checkService(values: ServiceValues, source: ServiceSource,
   return 0;
 }
 
-/** Skips what needs an option that is invalid. */
+/** Skips checks that depend on an invalid option. */
 export async function inspectService(
   values: Partial<ServiceValues>,
   source: ServiceSource,
@@ -93,12 +93,12 @@ export async function inspectService(
   const isComplete =
     store === 'lmdb' || (postgresUrl !== undefined && (store === 'postgres' || clickhouseUrl !== undefined));
   if (store !== undefined && isComplete && isValid([...Object.keys(STORE_OPTIONS), 'data'])) {
-    const whole = values as ServiceValues;
+    const complete = values as ServiceValues;
     if (data !== undefined && (!isRemote || store === 'lmdb'))
       await checkDirectory(data, { isRemote, isEmbedded: store === 'lmdb' }, io, findings, attempt);
     if (store === 'postgres' || (store === 'clickhouse' && data === undefined && !isRemote))
-      await attempt(() => checkPostgres(whole, isRemote, io, findings));
-    if (store === 'clickhouse') await attempt(() => checkClickHouse(whole, io, findings));
+      await attempt(() => checkPostgres(complete, isRemote, io, findings));
+    if (store === 'clickhouse') await attempt(() => checkClickHouse(complete, io, findings));
   }
   return findings;
 }
@@ -125,7 +125,7 @@ function checkCertificate(values: Partial<ServiceValues>, { now }: Io, { notes }
   if (left < EXPIRES_SOON_MS) notes.push(`--tls-cert ${tlsCert} expires on ${validTo}`);
 }
 
-/** All options that are addresses, whatever their names. */
+/** Checks all options that are addresses, whatever their names. */
 async function checkListeners(
   values: Partial<ServiceValues>,
   isRemote: boolean,
@@ -144,12 +144,12 @@ async function checkListeners(
       try {
         await checkCanListen(flag, address);
       } catch (error) {
-        isRunning ||= flag === '--listen' && (await isToRestart(values, address, isRemote, io));
+        isRunning ||= flag === '--listen' && (await isServiceToReplace(values, address, isRemote, io));
         if (!isRunning) throw error;
         const where = `on ${address.host}:${address.port}`;
         notes.push(
           isRemote
-            ? `${flag}: a wafstat is running ${where}: stop it before the start`
+            ? `${flag}: a wafstat is running ${where}: stop it before you start this service`
             : `${flag}: the service of this installation is running ${where}`,
         );
       }
@@ -161,8 +161,8 @@ function isListenAddress(value: unknown): value is ListenAddress {
   return typeof value === 'object' && value !== null && 'host' in value && 'port' in value;
 }
 
-/** Whether a service listens there that the new one will replace. With a remote identity, that may be any wafstat. */
-async function isToRestart(
+/** Whether the new service will replace the one that listens there. With a remote identity, that may be any wafstat. */
+async function isServiceToReplace(
   values: Partial<ServiceValues>,
   address: ListenAddress,
   isRemote: boolean,
@@ -170,7 +170,7 @@ async function isToRestart(
 ): Promise<boolean> {
   const secure = values.tlsCert !== undefined;
   if (isRemote) return (await responseOf(address, secure, '/healthz')).startsWith('{"status":"ok"}');
-  // Whatever is wrong with the key is reported elsewhere.
+  // Other checks report what is wrong with the key.
   const key = await installedMasterKey(values, io).catch(() => null);
   if (key === null) return false;
   // Only a service with the same key recognizes the token as its own. It is expired, so that it is of no use to others.
@@ -263,7 +263,7 @@ async function checkDirectory(
   if (!isRemote && !fileExists(identityFile(directory))) {
     notes.push(`${directory} has no installation: the first start creates it`);
     await attempt(() => checkNoStatistics(directory));
-    // A key that exists is used.
+    // The first start will use an existing key, so it must be valid.
     if (existsSync(masterKeyFile(directory))) await attempt(() => void masterKey(directory, io));
     return;
   }
@@ -300,7 +300,7 @@ function checkOpenable(file: string): void {
     if (fileExists(path)) accessSync(path, constants.R_OK | constants.W_OK);
 }
 
-/** The directory, or the one that it would be created in. */
+/** Checks the directory, or the one in which it would be created. */
 function checkWritable(path: string): void {
   let directory = resolve(path);
   while (!fileExists(directory)) directory = dirname(directory);
@@ -311,12 +311,12 @@ function checkWritable(path: string): void {
   // Root may write everywhere, but then the files belong to root. /tmp has the sticky bit.
   if (process.getuid?.() === 0 && uid !== 0 && (mode & 0o1000) === 0) {
     throw new UserError(
-      `${directory} belongs to the user with the number ${uid}, but this is root: run this command as the user that runs the server`,
+      `${directory} belongs to the user ID ${uid}, but this command runs as root: run it as the user that runs the server`,
     );
   }
 }
 
-/** Probably misspelled, or of a command that is a client. */
+/** Variables that are probably misspelled, or that only client commands use. */
 function unknownVariables({ env }: Io): string[] {
   const known = new Set<string>([
     ...Object.values(SERVICE_OPTIONS).map((option) => option.env),

@@ -25,7 +25,7 @@ export interface Io {
 }
 
 interface Definition<O extends Options> {
-  /** With its operands, like `host add <hostname>`. */
+  /** The name with its operands, such as `host add <hostname>`. */
   name: string;
   description: string;
   /** Shown below the options in the help text. */
@@ -33,7 +33,7 @@ interface Definition<O extends Options> {
   options: O;
   /** Problems between options, one sentence each; `values` has the options that are valid. */
   check?(values: Partial<Values<NoInfer<O>>>, source: Source<NoInfer<O>>, io: Io): readonly string[];
-  /** If options are invalid: further problems of the valid ones, which take longer to find. */
+  /** Called if some options are invalid. Finds problems of the valid ones that take longer to find. */
   inspect?(
     values: Partial<Values<NoInfer<O>>>,
     source: Source<NoInfer<O>>,
@@ -108,7 +108,7 @@ export function printList<T>(
   return 0;
 }
 
-/** The first column is on the left; `others` aligns the rest. */
+/** Aligns the first column left, and the rest as `others` says. */
 export function alignColumns(rows: readonly (readonly string[])[], others: 'left' | 'right'): string[] {
   const widths = rows[0]?.map((_, i) => rows.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), 0));
   const pad = (cell: string, i: number) =>
@@ -121,7 +121,7 @@ const REDRAW_MS = 100;
 /** Rates are those of the last three seconds: lines that were counted before are skipped much faster than others. */
 const RATE_DRAWS = 30;
 
-export interface ProgressBar {
+interface ProgressBar {
   /** `lines` adds rates to the bar. */
   advance(amount: number, lines?: number): void;
   /** Erases the bar. */

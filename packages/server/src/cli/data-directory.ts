@@ -12,14 +12,14 @@ import { type Io, UserError } from './command.ts';
 import { UsageError } from './options.ts';
 
 const MASTER_KEY_FILE = 'master.key';
-/** Replaces the file. Not an option, because `ps` shows options to everyone. */
+/** Replaces the master key file. Not an option, because `ps` shows options to everyone. */
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
-export type World = Pick<Io, 'env' | 'now'>;
+export type CommandContext = Pick<Io, 'env' | 'now'>;
 
-/** For commands on the files of a data directory. */
+/** The directory of a command that works on its files. */
 export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'env'>): string {
   if (data !== undefined) return data;
   const store = env[STORE_OPTIONS.store.env];
@@ -66,19 +66,19 @@ export function fileExists(path: string): boolean {
 /** The directory counts as initialised only after `bootstrap`. */
 export async function createDataDirectory<T>(
   directory: string,
-  world: World,
+  context: CommandContext,
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   checkNoStatistics(directory);
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const keyFile = masterKeyFile(directory);
-  if (world.env[MASTER_KEY_VARIABLE] === undefined && !existsSync(keyFile)) createMasterKey(keyFile);
+  if (context.env[MASTER_KEY_VARIABLE] === undefined && !existsSync(keyFile)) createMasterKey(keyFile);
   const unfinished = `${identityFile(directory)}.unfinished`;
   const discard = () => {
     for (const path of [unfinished, `${unfinished}-lock`]) rmSync(path, { force: true });
   };
   discard();
-  const identity = await openIdentity(unfinished, masterKey(directory, world), world.now, {
+  const identity = await openIdentity(unfinished, masterKey(directory, context), context.now, {
     actor: localActor(),
   });
   try {
@@ -91,7 +91,7 @@ export async function createDataDirectory<T>(
   }
 }
 
-/** For a directory without identity. */
+/** Throws if a directory without identity has statistics. */
 export function checkNoStatistics(directory: string): void {
   if (!existsSync(statisticsFile(directory))) return;
   throw new UserError(
@@ -102,7 +102,7 @@ export function checkNoStatistics(directory: string): void {
 
 export async function withEmbeddedIdentity<T>(
   directory: string,
-  world: World,
+  context: CommandContext,
   action: (identity: EmbeddedIdentity) => Promise<T>,
 ): Promise<T> {
   if (!isInitialised(directory)) {
@@ -111,7 +111,7 @@ export async function withEmbeddedIdentity<T>(
     );
   }
   checkFile(identityFile(directory));
-  const identity = await openIdentity(identityFile(directory), masterKey(directory, world), world.now, {
+  const identity = await openIdentity(identityFile(directory), masterKey(directory, context), context.now, {
     actor: localActor(),
   });
   try {
@@ -121,12 +121,12 @@ export async function withEmbeddedIdentity<T>(
   }
 }
 
-/** Makes the current statistics file, or a new one, that of the data directory. */
-export async function acceptStatistics(directory: string, world: World): Promise<void> {
-  await withEmbeddedIdentity(directory, world, async (identity) => {
+/** Accepts the current statistics file, or a new one, as that of the data directory. */
+export async function acceptStatistics(directory: string, context: CommandContext): Promise<void> {
+  await withEmbeddedIdentity(directory, context, async (identity) => {
     const file = statisticsFile(directory);
     if (existsSync(file) && statSync(file).size > 0) checkFile(file);
-    const store = lmdbStore(file, world.now);
+    const store = lmdbStore(file, context.now);
     if (store.fileId !== undefined) identity.statisticsFile.set(store.fileId);
     await store.close();
   });
@@ -166,7 +166,7 @@ function acceptCommand(directory: string): string {
   return `'wafstat repair --data ${directory} --accept-statistics'`;
 }
 
-/** Before LMDB maps the file: it crashes on a truncated one. */
+/** Call it before LMDB maps the file: LMDB crashes on a truncated one. */
 export function checkFile(file: string): void {
   try {
     checkDataFile(file);
@@ -176,7 +176,7 @@ export function checkFile(file: string): void {
   }
 }
 
-export function masterKey(directory: string, { env }: World): Buffer {
+export function masterKey(directory: string, { env }: CommandContext): Buffer {
   const given = env[MASTER_KEY_VARIABLE];
   const file = masterKeyFile(directory);
   if (given === undefined && !existsSync(file)) {

@@ -17,7 +17,7 @@ import { printListening } from './workers.ts';
 const SOURCE = { name: 'sample traffic', format: 'events' };
 const DAY_S = 86_400;
 const HISTORY_DAYS = 30;
-/** Some 90,000 events: a third faster than batches of a day. */
+/** About 90,000 events. Larger batches than a day save a third of the time. */
 const BATCH_S = 3 * DAY_S;
 /** How many ports to try from the default port on. */
 const PORTS_MAX = 20;
@@ -30,7 +30,7 @@ export const demoCommand = command({
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {
-    // Before filling, which takes a while.
+    // Checked before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
     else await checkCanListen('--listen', values.listen);
     const isNew = !isInitialised(data);
@@ -65,7 +65,7 @@ async function checkIsFree(data: string): Promise<void> {
   const file = statisticsFile(data);
   if (!fileExists(file) || !(await isInUse(file))) return;
   throw new UserError(
-    `another process uses ${data}, perhaps a running demo: stop it, or use another directory`,
+    `another process is using ${data}, perhaps a running demo: stop it, or use another directory`,
   );
 }
 

@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterAll(() => rm(directory, { recursive: true }));
 
 test('commands that leave a domain without an administrator say so, and how to add one', async () => {
-  const warning = /^wafstat: the domain default has no administrator any more: .*'wafstat user add NAME/;
+  const warning = /^wafstat: the domain default no longer has an administrator: .*'wafstat user add NAME/;
   expect(await run('user', 'add', 'second', '--role', 'admin')).toBe('');
   expect(await run('user', 'add', 'reader')).toBe('');
   expect(await run('user', 'disable', 'admin')).toBe('');

@@ -32,7 +32,7 @@ export const domainCommands = [
       }),
   }),
   listCommand('domain'),
-  ...lifecycle(
+  ...lifecycleCommands(
     'domain',
     'disable a domain; requests of its users and to its projects are rejected',
     'delete a domain without projects and users',
@@ -53,7 +53,7 @@ export const projectCommands = [
       }),
   }),
   listCommand('project'),
-  ...enabling(
+  ...enableCommands(
     'project',
     'disable a project; all requests to it are rejected, and existing tokens stop working',
   ),
@@ -119,7 +119,7 @@ const addUser = command({
       if (access === 'programmatic') {
         printLine(
           io.stdout,
-          `The password gets API tokens. To sign requests instead, run 'wafstat key add --user ${name}'.`,
+          `Use the password to get API tokens. To sign requests instead, run 'wafstat key add --user ${name}'.`,
         );
       }
       return 0;
@@ -191,7 +191,7 @@ export const userCommands = [
   changeRole('grant'),
   changeRole('revoke'),
   changePassword,
-  ...lifecycle(
+  ...lifecycleCommands(
     'user',
     'disable a user; existing tokens and keys stop working',
     'delete a user and all access keys of the user',
@@ -259,15 +259,15 @@ export const keyCommands = [
         ),
       ),
   }),
-  change('key enable <key-id>', 'enable a disabled access key', (administration, access) =>
+  changeCommand('key enable <key-id>', 'enable a disabled access key', (administration, access) =>
     administration.changeKey(access, { status: 'active' }),
   ),
-  change(
+  changeCommand(
     'key disable <key-id>',
     'disable an access key; requests signed with it are rejected',
     (administration, access) => administration.changeKey(access, { status: 'inactive' }),
   ),
-  change('key delete <key-id>', 'delete an access key', (administration, access) =>
+  changeCommand('key delete <key-id>', 'delete an access key', (administration, access) =>
     administration.removeKey(access),
   ),
 ];
@@ -290,30 +290,30 @@ function listCommand(type: 'domain' | 'project'): Command {
 }
 
 /** The commands `enable`, `disable` and `delete` of a kind of record. */
-function lifecycle(
+function lifecycleCommands(
   type: 'domain' | 'user',
   disable: string,
   remove: string,
   removeRecord: (administration: Administration, id: string) => Promise<void>,
 ): Command[] {
   return [
-    ...enabling(type, disable),
-    change(`${type} delete <${type}>`, remove, (administration, operand) =>
+    ...enableCommands(type, disable),
+    changeCommand(`${type} delete <${type}>`, remove, (administration, operand) =>
       removeRecord(administration, administration[`${type}Named`](operand).id),
     ),
   ];
 }
 
-function enabling(type: 'domain' | 'project' | 'user', disable: string): Command[] {
+function enableCommands(type: 'domain' | 'project' | 'user', disable: string): Command[] {
   const setEnabled = (enabled: boolean) => (administration: Administration, operand: string) =>
     administration.setEnabled(type, administration[`${type}Named`](operand).id, enabled);
   return [
-    change(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
-    change(`${type} disable <${type}>`, disable, setEnabled(false)),
+    changeCommand(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
+    changeCommand(`${type} disable <${type}>`, disable, setEnabled(false)),
   ];
 }
 
-/** Not an error: this command line needs no user, so it can add another administrator. */
+/** Not an error: the command line needs no user, so it can add another administrator. */
 async function warnOfLostAdministrators(
   administration: Administration,
   io: Io,
@@ -336,14 +336,14 @@ async function warnOfLostAdministrators(
     if (before.has(id)) continue;
     printLine(
       io.stderr,
-      `wafstat: the domain ${name} has no administrator any more: nobody can manage its users in the console. ` +
+      `wafstat: the domain ${name} no longer has an administrator: nobody can manage its users in the console. ` +
         `To add one, run 'wafstat user add NAME --domain ${name} --role admin'`,
     );
   }
 }
 
 /** A command that changes one object. */
-function change(
+function changeCommand(
   name: string,
   description: string,
   apply: (administration: Administration, operand: string) => Promise<unknown>,

@@ -42,7 +42,7 @@ const OPTIONS = {
 const CONFLICTS_MAX = 100;
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
 const POLL_MS = 200;
-/** After the store or a file was unavailable. */
+/** The pause after the store or a file was unavailable. */
 const RETRY_MS = 2_000;
 
 export const ingestCommand = command({
@@ -76,7 +76,7 @@ export const ingestCommand = command({
           if (error !== null) errors.push(error);
         }
       } finally {
-        // Also after an error: what was counted before it stays counted.
+        // Printed even after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
@@ -117,7 +117,7 @@ export const followCommand = command({
   },
 });
 
-/** As many as cores, although the main thread counts what they read: while it waits, they use its core. */
+/** One thread per core, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {
   const cores = availableParallelism();
   return cores === 1 ? 0 : Math.min(cores, THREADS_MAX);
@@ -148,7 +148,7 @@ function readLimits({
   return { retentionMs: retention, attackSources };
 }
 
-/** Resolves to the error that kept the file from being read to its end, so that other files are read nevertheless. */
+/** Resolves to the error that kept the file from being read to its end, so that the other files are still read. */
 async function ingestOne(
   file: string,
   ingest: FileIngest,
@@ -176,7 +176,7 @@ async function ingestOne(
   try {
     for (let repeats = 0; ; repeats++) {
       try {
-        // Of a compressed file, the size is known before decompression only.
+        // The size of a compressed file is known only before decompression.
         const stream = isStdin ? decompress(io.stdin) : openLog(file, advance);
         const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {

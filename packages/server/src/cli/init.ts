@@ -12,7 +12,7 @@ import {
 } from './installation.ts';
 import { flag, JSON_OUTPUT, option, text } from './options.ts';
 
-/** Of `init`, and of the first `serve` or `demo`. */
+/** The names that `init` and the first `serve` or `demo` use. */
 export const DEFAULT_NAMES = { domain: 'default', project: 'default', user: 'admin' };
 
 export const PASSWORD_STDIN = option(

@@ -28,6 +28,7 @@ import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { type Io, printLine, UserError } from './command.ts';
 import {
+  type CommandContext,
   checkFileId,
   checkStatisticsFile,
   createDataDirectory,
@@ -37,7 +38,6 @@ import {
   masterKey,
   readMasterKey,
   statisticsFile,
-  type World,
   withEmbeddedIdentity,
 } from './data-directory.ts';
 import { UsageError, type Values } from './options.ts';
@@ -51,7 +51,7 @@ export interface Installation {
 
 const RETRY_MS = 1_000;
 
-export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Location = StoreValues & { data?: string | undefined };
@@ -68,12 +68,12 @@ export function locationProblems(
 /** `bootstrap` adds the first domain and user. Rejects with AlreadyInitialised if PostgreSQL has an installation. */
 export async function createInstallation<T>(
   location: Location,
-  world: World,
+  context: CommandContext,
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
-  if (location.data !== undefined) return createDataDirectory(location.data, world, bootstrap);
-  return withPostgresIdentity(postgresValues(location), world, async (store) => {
-    const given = world.env[MASTER_KEY_VARIABLE];
+  if (location.data !== undefined) return createDataDirectory(location.data, context, bootstrap);
+  return withPostgresIdentity(postgresValues(location), context, async (store) => {
+    const given = context.env[MASTER_KEY_VARIABLE];
     const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
     const key = given === undefined ? masterKey.toString('base64') : null;
     const identity = await createIdentity(
@@ -81,7 +81,7 @@ export async function createInstallation<T>(
         store: store.forBootstrap({ fingerprint: masterKeyFingerprint(masterKey), key }),
         audit: store.audit,
         masterKey,
-        now: world.now,
+        now: context.now,
         name: '',
       },
       { actor: localActor() },
@@ -91,46 +91,46 @@ export async function createInstallation<T>(
 }
 
 /** Whether there is an installation. */
-export async function hasInstallation(location: Location, world: World): Promise<boolean> {
+export async function hasInstallation(location: Location, context: CommandContext): Promise<boolean> {
   if (location.data !== undefined) return isInitialised(location.data);
   const { storedMasterKey } = await import('../identity/postgres-identity.ts');
-  return withDatabase(location, world, async (database) => (await storedMasterKey(database)) !== null);
+  return withDatabase(location, context, async (database) => (await storedMasterKey(database)) !== null);
 }
 
 /** Opens identity and statistics for an action, and closes them after it. */
 export async function withInstallation<T>(
   location: Location,
-  world: World,
+  context: CommandContext,
   action: (installation: Installation) => Promise<T>,
 ): Promise<T> {
   const { data } = location;
   if (data === undefined) {
-    return withIdentity(location, world, (identity) =>
-      withOpenStore(location, '', world, (store) => action({ identity, store, notices: [] })),
+    return withIdentity(location, context, (identity) =>
+      withOpenStore(location, '', context, (store) => action({ identity, store, notices: [] })),
     );
   }
-  return withEmbeddedIdentity(data, world, async (identity) => {
+  return withEmbeddedIdentity(data, context, async (identity) => {
     const file = statisticsFile(data);
     const notices = tightenModes(data);
     if (isEmbedded(location)) checkStatisticsFile(file, identity.statisticsFile.id());
-    return withOpenStore(location, file, world, (store) => {
+    return withOpenStore(location, file, context, (store) => {
       if (store.fileId !== undefined) checkFileId(data, identity, store.fileId);
       return action({ identity, store, notices });
     });
   });
 }
 
-/** For commands that need no statistics. */
+/** Opens the identity for commands that need no statistics. */
 export async function withIdentity<T>(
   location: Location,
-  world: World,
+  context: CommandContext,
   action: (identity: Identity) => Promise<T>,
 ): Promise<T> {
-  if (location.data !== undefined) return withEmbeddedIdentity(location.data, world, action);
-  return withPostgresIdentity(postgresValues(location), world, async (store) => {
-    const masterKey = masterKeyIn(await store.masterKey(), location, world);
+  if (location.data !== undefined) return withEmbeddedIdentity(location.data, context, action);
+  return withPostgresIdentity(postgresValues(location), context, async (store) => {
+    const masterKey = masterKeyIn(await store.masterKey(), location, context);
     const name = `the installation in ${describePostgres(location)}`;
-    const parts = { store, audit: store.audit, masterKey, now: world.now, name };
+    const parts = { store, audit: store.audit, masterKey, now: context.now, name };
     return action(await createIdentity(parts, { actor: localActor() }));
   });
 }
@@ -139,11 +139,11 @@ export async function withIdentity<T>(
 export async function copyIdentity(
   directory: string,
   target: PostgresValues,
-  world: World,
+  context: CommandContext,
 ): Promise<Record<IdentityRecord['kind'], number>> {
-  const [records, key] = await withEmbeddedIdentity(directory, world, async (identity) => {
-    const ownKey = world.env[MASTER_KEY_VARIABLE] !== undefined;
-    const used = masterKey(directory, world);
+  const [records, key] = await withEmbeddedIdentity(directory, context, async (identity) => {
+    const ownKey = context.env[MASTER_KEY_VARIABLE] !== undefined;
+    const used = masterKey(directory, context);
     return [
       [...identity.records()],
       { fingerprint: masterKeyFingerprint(used), key: ownKey ? null : used.toString('base64') },
@@ -153,8 +153,8 @@ export async function copyIdentity(
   for (const { kind } of records) counts[kind]++;
   const after = { copied_from: directory, records: counts };
   const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });
-  await withPostgresIdentity(target, world, (store) => store.copyFrom(records, key, entry));
-  await withPostgresIdentity(target, world, async (store) => {
+  await withPostgresIdentity(target, context, (store) => store.copyFrom(records, key, entry));
+  await withPostgresIdentity(target, context, async (store) => {
     const text = (all: Iterable<IdentityRecord>) =>
       [...all].map(({ kind, id, value }) => JSON.stringify([kind, id, value])).sort();
     if (isDeepStrictEqual(text(records), text(store.records()))) return;
@@ -168,10 +168,10 @@ function postgresValues(location: Location): PostgresValues {
   return location;
 }
 
-/** For commands that do not need all records of the identity. */
+/** Opens the database for commands that do not need all records of the identity. */
 async function withDatabase<T>(
   location: Location,
-  { env }: World,
+  { env }: CommandContext,
   action: (database: Database) => Promise<T>,
 ): Promise<T> {
   const values = postgresValues(location);
@@ -191,7 +191,7 @@ async function withDatabase<T>(
 /** Opens the identity store; needs no master key. */
 async function withPostgresIdentity<T>(
   values: PostgresValues,
-  { env, now }: World,
+  { env, now }: CommandContext,
   action: (store: PostgresIdentity) => Promise<T>,
 ): Promise<T> {
   // Loaded on demand: most installations do not use it.
@@ -215,43 +215,43 @@ async function withPostgresIdentity<T>(
 /** Needs no master key: the trail must be readable if the key is lost. */
 export async function withAuditTrail<T>(
   location: Location,
-  world: World,
+  context: CommandContext,
   action: (trail: AuditTrail) => Promise<T>,
 ): Promise<T> {
   const { data } = location;
   if (data === undefined) {
     const { openAuditTable } = await import('../audit/audit-table.ts');
-    return withDatabase(location, world, (database) =>
-      action(openAuditTable(database, (work) => work(), world.now)),
+    return withDatabase(location, context, (database) =>
+      action(openAuditTable(database, (work) => work(), context.now)),
     );
   }
   // A process with Keystone records its starts in a directory without identity.mdb.
   if (!isInitialised(data) && !hasAuditFile(data)) {
     throw new UserError(`${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`);
   }
-  return action(openAuditFile(data, world.now));
+  return action(openAuditFile(data, context.now));
 }
 
-/** For processes with Keystone; without a directory if the store is external, too. */
+/** Opens the store for processes with Keystone; without a directory if the store is external, too. */
 export async function withStore<T>(
   directory: string | null,
-  world: World,
+  context: CommandContext,
   values: StoreValues,
   action: (store: Store) => Promise<T>,
 ): Promise<T> {
   const file = statisticsFile(directory ?? '');
   if (directory !== null) mkdirSync(directory, { recursive: true, mode: 0o700 });
   if (isEmbedded(values)) checkStatisticsFile(file, undefined);
-  return withOpenStore(values, file, world, action);
+  return withOpenStore(values, file, context, action);
 }
 
 async function withOpenStore<T>(
   values: StoreValues,
   file: string,
-  world: World,
+  context: CommandContext,
   action: (store: Store) => T | Promise<T>,
 ): Promise<T> {
-  const store = await openStore(values, file, world);
+  const store = await openStore(values, file, context);
   try {
     return await action(store);
   } finally {
@@ -278,40 +278,44 @@ export async function whenAvailable<T>(
 
 /**
  * Opens the store and looks up the project. Without a data directory, the ID of a project needs no look-up: the identity
- * may be in Keystone. `waits`: for a database that is down.
+ * may be in Keystone. `waits`: whether to wait for a database that is down.
  */
 export async function withProject<T>(
   location: Location & { project: string },
-  world: World & Pick<Io, 'stderr' | 'stop'>,
+  context: CommandContext & Pick<Io, 'stderr' | 'stop'>,
   action: (store: Store, projectId: string) => Promise<T>,
   { waits = false }: { waits?: boolean } = {},
 ): Promise<T> {
   const { project, data } = location;
   if (data !== undefined) {
-    return withInstallation(location, world, ({ identity, store }) =>
+    return withInstallation(location, context, ({ identity, store }) =>
       action(store, identity.administration.projectNamed(project).id),
     );
   }
   if (isEmbedded(location)) throw new UsageError([DATA_REQUIRED]);
-  const id = /^[0-9a-f]{32}$/.test(project) ? project : await findProject(location, world, waits);
-  return withStore(null, world, location, (store) => action(store, id));
+  const id = /^[0-9a-f]{32}$/.test(project) ? project : await findProject(location, context, waits);
+  return withStore(null, context, location, (store) => action(store, id));
 }
 
 async function findProject(
   location: Location & { project: string },
-  world: World & Pick<Io, 'stderr' | 'stop'>,
+  context: CommandContext & Pick<Io, 'stderr' | 'stop'>,
   waits: boolean,
 ): Promise<string> {
   const find = () =>
     withIdentity(
       location,
-      world,
+      context,
       async ({ administration }) => administration.projectNamed(location.project).id,
     );
-  return waits ? whenAvailable(find, world) : find();
+  return waits ? whenAvailable(find, context) : find();
 }
 
-export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
+export async function openStore(
+  values: StoreValues,
+  file: string,
+  { now, env }: CommandContext,
+): Promise<Store> {
   if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
   // Loaded on demand: most installations use neither.
   if (values.store === 'postgres') {
@@ -359,7 +363,7 @@ export function clickhouseOptions(
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
     timeoutMs: values.clickhouseTimeout * 1_000,
-    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    // A different schema from that of the PostgreSQL store, so that `copy` can use both.
     postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
   };
 }
@@ -367,7 +371,7 @@ export function clickhouseOptions(
 export function masterKeyIn(
   stored: Awaited<ReturnType<PostgresIdentity['masterKey']>>,
   location: Location,
-  { env }: World,
+  { env }: CommandContext,
 ): Buffer {
   if (stored === null) {
     throw new UserError(

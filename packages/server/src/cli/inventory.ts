@@ -2,7 +2,7 @@
 import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
-import { isDeletedHost } from '../store/store.ts';
+import { isDeletedHost } from '../store/ids.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { locationProblems, withInstallation, withProject } from './installation.ts';

@@ -21,14 +21,14 @@ export async function checkCanListen(option: string, address: ListenAddress): Pr
   await new Promise((resolve) => probe.close(resolve));
 }
 
-/** Null: nobody else can reach the address. */
+/** Null if nobody else can reach the address. */
 export function metricsWarning({ host, port }: ListenAddress): string | null {
   if (isLoopback(host)) return null;
   return `everyone who can reach ${host}:${port} can read the metrics, with the names of projects and sources`;
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there',
+  EADDRINUSE: 'the address is already in use',
   EACCES: 'permission denied; use a port from 1024 on',
   EADDRNOTAVAIL: 'this machine does not have that address',
 };

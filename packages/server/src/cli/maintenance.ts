@@ -142,7 +142,7 @@ export function describeFinding({ table, key, problem, project, host, from, to }
   return `${place.filter(Boolean).join(', ')}: ${problem}`;
 }
 
-/** On a terminal only; each step overwrites the last. */
+/** Shows progress on a terminal only; each step overwrites the last. */
 function progressOn({ stderr }: Io): (step: string) => void {
   return (step) => {
     if (stderr.isTTY) stderr.write(`\r\u001b[Kchecking: ${step}\r`);

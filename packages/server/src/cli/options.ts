@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { parseTime } from '../ingest/formats/timestamps.ts';
 
 export interface Option<T> {
-  /** As on the command line. Without a `<value>` the option is a switch. */
+  /** The form on the command line. Without a `<value>` the option is a switch. */
   flags: string;
   description: string;
   /** Throws an Error whose message says what the value must be. */
@@ -93,7 +93,7 @@ export function sourceOf<O extends Options>(
   };
 }
 
-/** `--tls-cert` of `--tls-cert <file>`. */
+/** Returns `--tls-cert` for `--tls-cert <file>`. */
 export function flagOf({ flags }: { flags: string }): string {
   return flags.split(' ', 1)[0] ?? '';
 }
@@ -108,7 +108,7 @@ export function givenName(named: { flags: string; env?: string }, source: 'cli' 
   return source === 'env' && named.env ? named.env : flagOf(named);
 }
 
-/** For terminals and logs. */
+/** The value as it may appear on terminals and in logs. */
 export function withoutPassword(value: string): string {
   return value
     .replace(/^([a-z]+:\/\/)?.*@/is, '$1***@')
@@ -134,9 +134,14 @@ export function identifier(value: string): string {
 export function oneOf<T extends string>(...allowed: T[]) {
   return (value: string): T => {
     const found = allowed.find((candidate) => candidate === value);
-    if (found === undefined) throw new Error(`must be ${allowed.join(', ')}`);
+    if (found === undefined) throw new Error(`must be ${listOf(allowed)}`);
     return found;
   };
+}
+
+/** `one of a, b, c`, for messages. */
+export function listOf(allowed: readonly string[]): string {
+  return allowed.length === 1 ? String(allowed[0]) : `one of ${allowed.join(', ')}`;
 }
 
 export function integer(min: number, max: number) {

@@ -13,7 +13,7 @@ import {
 
 type Load = () => Promise<readonly Command[]>;
 
-/** By heading and first word, in the order of the help text. Loading a module takes longer than most commands run. */
+/** In the order of the help text. Modules are loaded on demand, because loading one takes longer than most commands run. */
 const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   'Server commands:': {
     init: async () => [(await import('./init.ts')).initCommand],
@@ -56,7 +56,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   },
 };
 
-/** Of commands with subcommands. */
+/** Descriptions of commands with subcommands. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
   host: 'manage the protected hosts of a project',
   source: 'show the log sources of a project',
@@ -145,7 +145,7 @@ function helpHint(command: string): string {
   return `Try '${command} --help' for more information.`;
 }
 
-/** All problems at once: of the options, and what the command itself finds with those that are valid. */
+/** Reports all problems at once: of the options, and what the command itself finds with the valid ones. */
 async function readAll(
   command: Command,
   onCommandLine: (name: string) => string | undefined,
@@ -166,7 +166,7 @@ async function readAll(
   }
 }
 
-/** In the list of commands, whose column must stay narrow: `top <list>` for `top <sources|urls|..>`. */
+/** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. */
 function termOf(sub: Commander): string {
   return `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(/<[a-z]+\|[a-z|]+>/, '<list>');
 }

@@ -50,7 +50,7 @@ const TARGETS: Readonly<Record<Category, { rule: string; urls: readonly string[]
   whiteblackip: { rule: '910100', urls: ['/', '/login'] },
   webshell: { rule: '955100', urls: ['/uploads/shell.php', '/images/up.php'] },
 };
-/** Addresses and networks that are reserved for examples. Attackers outside of bursts, each with its country. */
+/** Attackers outside of bursts, each with its country. Their addresses and networks are reserved for examples. */
 const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
   source:
     i % 12 === 5
@@ -98,7 +98,7 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   return events.sort((a, b) => a.time - b.time);
 }
 
-/** A burst has one attacker. Numbers of their own, so that details do not change what is counted. */
+/** A burst has one attacker. Details have their own random numbers, so that they do not change what is counted. */
 function detailsOf(attack: Category, time: number, attacker?: number): AttackDetails {
   const random = randomNumbers(time);
   const { rule, urls } = TARGETS[attack];

@@ -53,7 +53,7 @@ import {
 const STOP_MS_MAX = 5_000;
 
 type ServiceSource = Source<typeof SERVICE_OPTIONS>;
-export type ServerValues = Values<typeof SERVER_OPTIONS>;
+type ServerValues = Values<typeof SERVER_OPTIONS>;
 
 interface Served {
   identity: Identity | RemoteIdentity;
@@ -61,7 +61,7 @@ interface Served {
   /** The data directory, if it has the statistics. */
   directory?: string | null;
   metrics?: Metrics | null;
-  /** Of the installation, for the commands that the console shows. */
+  /** The location of the installation, for the commands that the console shows. */
   location?: Pick<Location, 'store' | 'data'>;
 }
 
@@ -122,7 +122,7 @@ function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): stri
   return problems;
 }
 
-/** Fails if the service rejects our credentials; resolves to a warning if it is unavailable, which may pass. */
+/** Fails if the service rejects our credentials; resolves to a warning if it is unavailable, perhaps only for now. */
 async function checkIdentityService(identity: RemoteIdentity): Promise<string | null> {
   try {
     await identity.check();
@@ -144,7 +144,7 @@ async function firstStart(
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
   if (values.metricsListen) await checkCanListen('--metrics-listen', values.metricsListen);
   const { initialPasswordFile: path } = values;
-  // Created first, so that the password cannot get lost.
+  // Created first, so that the password cannot be lost.
   const file = path === undefined ? null : createPasswordFile(path);
   let created: Awaited<ReturnType<typeof initialise>> = null;
   try {
@@ -291,7 +291,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
   };
 }
 
-/** Without the URL of PostgreSQL, which may have a password. */
+/** Leaves out the URL of PostgreSQL, which may contain a password. */
 function locationOptions({ store, data }: Pick<Location, 'store' | 'data'>): string[] {
   return [
     ...(data === undefined ? [] : ['--data', resolve(data)]),
@@ -299,13 +299,13 @@ function locationOptions({ store, data }: Pick<Location, 'store' | 'data'>): str
   ];
 }
 
-/** To be called before the store is opened: metrics learn of caches when they are created. */
+/** Must be called before the store is opened: metrics learn of caches when they are created. */
 async function openMetrics(store: string): Promise<Metrics> {
   const { createMetrics } = await import('../metrics/metrics.ts');
   return createMetrics({ version: VERSION, store });
 }
 
-/** Serves the metrics of this process. In a worker, the primary does. */
+/** Serves the metrics of this process. Workers leave that to the primary. */
 async function serveMetrics(
   { identity, store, directory = null, metrics = null }: Served,
   { metricsListen, metricsHosts, retention }: ServerValues,

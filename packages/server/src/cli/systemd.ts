@@ -1,5 +1,5 @@
 /**
- * Messages to systemd (sd_notify): ready, stopping, and a sign of life for the watchdog. They are datagrams to a Unix socket,
+ * Messages to systemd (sd_notify): ready, stopping, and heartbeats for the watchdog. They are datagrams to a Unix socket,
  * which Node.js cannot send, so `systemd-notify` sends them. It is part of every systemd, and needs no privileges.
  */
 import { execFile } from 'node:child_process';
@@ -10,7 +10,7 @@ const PROGRAM = '/usr/bin/systemd-notify';
 const SEND_MS_MAX = 5_000;
 
 /**
- * Reports that the process is ready. From then on, the event loop sends signs of life at half the watchdog's interval, and a
+ * Reports that the process is ready. From then on, the event loop sends heartbeats at half the watchdog's interval, and a
  * stop is reported. Does nothing without systemd.
  */
 export function notifyReady({ env, stop }: Pick<Io, 'env' | 'stop'>): void {

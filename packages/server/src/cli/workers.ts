@@ -8,7 +8,7 @@ import { notifyReady } from './systemd.ts';
 /** Delay before a worker is replaced, so that one that cannot start does not restart in a busy loop. */
 const RESTART_MS = 1_000;
 const HEARTBEAT_MS = 1_000;
-/** A worker that sends no heartbeat for this long is killed and replaced. No request blocks the event loop as long. */
+/** A worker without a heartbeat for this long is killed and replaced. No request blocks the event loop for that long. */
 const HUNG_MS = 10_000;
 /** Opening a large store on a slow disk takes seconds. */
 const START_MS_MAX = 120_000;
@@ -24,7 +24,7 @@ type MessageFromWorker =
   | { kind: 'metrics'; metrics: MetricsJson };
 type MessageToWorker = { kind: 'all listeners closed' } | { kind: 'metrics wanted'; includesStore: boolean };
 
-/** In the format of the log of the workers. */
+/** Logs in the same format as the workers. */
 export function primaryLog(io: Io): { info(msg: string): void; warn(msg: string): void } {
   const print = (level: number) => (msg: string) =>
     printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
@@ -97,7 +97,7 @@ export async function runWorkers(
         stop();
       } else {
         const end = signal === null ? `with status ${code}` : `by ${signal}`;
-        warn(`worker ${worker.process.pid} ended ${end}; another takes its place`);
+        warn(`worker ${worker.process.pid} ended ${end}; starting another`);
         setTimeout(() => io.stop.aborted || start(), RESTART_MS);
       }
     });
@@ -141,7 +141,7 @@ export function reportReady(address: string): void {
   setInterval(() => send({ kind: 'heartbeat' }), HEARTBEAT_MS).unref();
 }
 
-/** In a worker: resolves when no worker listens any more. */
+/** In a worker: resolves when no worker is listening any longer. */
 export function othersHaveClosed(): Promise<void> {
   return new Promise((resolve) => {
     const deadline = setTimeout(resolve, OTHERS_MS_MAX);
@@ -172,7 +172,7 @@ function send(message: MessageFromWorker): void {
   if (cluster.worker?.isConnected()) cluster.worker.send(message, () => {});
 }
 
-/** Of the service at this address; null if it has no console. */
+/** The URL of the console of the service at this address; null if it has none. */
 export type ConsoleUrl = (address: string) => string | null;
 
 /** Scripts wait for the line with the address. */

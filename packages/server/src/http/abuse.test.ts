@@ -140,7 +140,7 @@ describe('logins', () => {
     const [, device = ''] = [(await signIn()).headers['set-cookie']]
       .flat()
       .map((text) => String(text).split(';')[0]);
-    /** So many wrong attempts that some are refused and the others wait. */
+    /** Makes so many wrong attempts that some are refused and the others wait. */
     async function crowded() {
       let doneCount = 0;
       const attempts = Array.from({ length: 30 }, async () => {

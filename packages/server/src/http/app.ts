@@ -56,7 +56,7 @@ const NO_COMPILERS = { compilersFactory: { buildValidator: neverCalled, buildSer
 
 interface AppOptions {
   store: Store;
-  /** In the local identity store, or of a Keystone. */
+  /** The local identity store, or an external Keystone. */
   identity: Identity | RemoteIdentity;
   now: () => number;
   catalog: Catalog;
@@ -66,15 +66,15 @@ interface AppOptions {
   rateLimit: number;
   /** Whether reads accept access keys as HTTP Basic credentials. */
   basicReads?: boolean | undefined;
-  /** Connections of one process. */
+  /** The most connections that this process accepts. */
   maxConnections?: number | undefined;
   timeouts?: Partial<Timeouts> | undefined;
   /** Proxies whose forwarding headers are trusted. */
   trustProxy?: string | undefined;
-  /** For pushed log lines. */
+  /** Limits on pushed log lines. */
   limits: Limits;
   overrides?: Overrides | undefined;
-  /** For the commands that the console shows. */
+  /** How to start the program, for the commands that the console shows. */
   installed?: Installed | undefined;
   logger:
     | false
@@ -116,7 +116,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   };
   const httpOptions = {
     maxHeaderSize: HEADER_BYTES_MAX,
-    // Ours has a body and a request ID.
+    // The `onRequest` hook checks it instead: its response has a body and a request ID.
     requireHostHeader: false,
     headersTimeout: timeouts.headersMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
@@ -135,7 +135,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   for (const method of METHODS) {
     if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
   }
-  // Schemas document; query.ts parses parameters (docs/decisions/0005), and routes parse bodies after the signature check.
+  // Schemas only document the routes. query.ts parses parameters (docs/decisions/0005), and routes parse bodies after the
+  // signature check.
   app.setValidatorCompiler(() => () => true);
   app.setSerializerCompiler(() => JSON.stringify);
 
@@ -148,7 +149,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
   app.decorate('stopping', false);
-  // For all responses except those of `sendBytes`, which bypasses hooks.
+  // Runs for all responses except those of `sendBytes`, which bypasses hooks.
   app.addHook('onSend', (request, reply, payload, done) => {
     reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
     if (app.stopping) reply.header('Connection', 'close');
@@ -168,13 +169,13 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     if (host === undefined && request.raw.httpVersion === '1.1') {
       throw malformed('the request has no Host header');
     }
-    // Node.js uses the first one; a proxy in front may have used the other.
+    // Node.js uses the first one; a proxy in front of it may have used the other.
     if (hasTwoHosts(request.raw.rawHeaders)) {
       throw malformed('the request has more than one Host header: send one');
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
-    // Here, and not in the handler, so that the body is not read.
+    // Refused here and not in the handler, so that the body is not read.
     if (request.is404) {
       if (showMissingPage?.(request, reply)) return reply;
       throw refusal(request);
@@ -242,7 +243,7 @@ function neverCalled(): never {
   throw new Error('a schema was compiled');
 }
 
-/** `rawHeaders` are names and values in turn. */
+/** `rawHeaders` alternates names and values. */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {
   return rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1;
 }
@@ -262,8 +263,8 @@ function proxyWarning(trustProxy: string | undefined): (request: FastifyRequest)
 }
 
 /**
- * An `onResponse` hook that writes one line per response, in the format of pino. With JSON.stringify it would take 2.4 us
- * more, 6% of a cached response.
+ * An `onResponse` hook that writes one line per response, in the format of pino. JSON.stringify would take 2.4 us longer,
+ * 6% of a cached response.
  */
 function accessLog(write: (line: string) => void, now: () => number) {
   const process = `"pid":${pid},"hostname":${JSON.stringify(hostname())}`;
@@ -281,7 +282,7 @@ function accessLog(write: (line: string) => void, now: () => number) {
   };
 }
 
-/** More than any route has. A request line may have 256 KiB, which would fill the disk with log lines. */
+/** Longer than any route. A request line may have 256 KiB; logged in full, such requests would fill the disk. */
 const LOGGED_PATH_LENGTH_MAX = 2_048;
 
 /** Text that JSON does not escape. */
@@ -298,7 +299,7 @@ function createRequestIds(): () => string {
   return () => `${prefix}${(++count).toString(16).padStart(16, '0')}`;
 }
 
-/** The frame of the OpenAPI file; the rest of it comes from the schemas of the routes. */
+/** The parts of the OpenAPI file that do not come from the schemas of the routes. */
 const OPENAPI: SwaggerOptions = {
   openapi: {
     openapi: '3.1.0',

@@ -1,4 +1,4 @@
-/** Connections: how many, for how long, requests that are not HTTP, draining on shutdown, and the health listener. */
+/** Connections: limits, timeouts, broken requests, draining on shutdown, and the health listener. */
 import { createServer, type Server as HttpServer } from 'node:http';
 import { Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
@@ -18,13 +18,13 @@ declare module 'fastify' {
 }
 
 export const TIMEOUTS = {
-  /** For the headers of a request. */
+  /** How long the headers of a request may take. */
   headersMs: 10_000,
-  /** For a whole request, unless it is a push (ingest/uploads.ts). */
+  /** How long a whole request may take, unless it is a push (ingest/uploads.ts). */
   requestMs: 60_000,
-  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
+  /** Closes a connection on which no data moves during a request, for example because the client does not read. */
   stalledMs: 60_000,
-  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
+  /** How long to read and ignore the rest of a body after the response: some clients read only after they have sent it. */
   ignoredBodyMs: 5_000,
 };
 
@@ -57,7 +57,7 @@ export function limitConnections({ server, log }: FastifyInstance, max: number):
   });
 }
 
-/** Limits the time in which a request arrives, unless it is a push, and the time for the rest of its body after the response. */
+/** Limits how long a request takes to arrive, unless it is a push, and how long its body continues after the response. */
 export function limitArrival(
   { raw, routeOptions, server }: FastifyRequest,
   reply: FastifyReply,
@@ -114,8 +114,8 @@ export function refuseBrokenRequest(
 }
 
 /**
- * To be awaited before `app.close()`, which would end connections before the listener. Readiness fails first, for
- * `delayMs`; then the listener closes; then connections end with their next response. In this order no client opens a
+ * Drains the connections. Await it before `app.close()`, which closes connections before the listener. Readiness fails for
+ * `delayMs`, then the listener closes, then each connection ends with its next response. In this order, no client opens a
  * connection that is reset. `othersHaveClosed` waits for other processes that listen on the same port.
  */
 export async function drain(
@@ -125,9 +125,9 @@ export async function drain(
 ): Promise<void> {
   app.draining = true;
   await sleep(delayMs);
-  // Directly after the event loop has accepted the connections that were waiting.
+  // Lets the event loop accept the connections that are waiting.
   await setImmediate();
-  // The `close` of net: that of http also closes connections whose next request is already on its way.
+  // Calls `close` of net, because that of http also closes connections whose next request is already on its way.
   Server.prototype.close.call(app.server);
   await othersHaveClosed();
   app.stopping = true;

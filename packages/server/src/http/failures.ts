@@ -9,7 +9,7 @@ import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';
 
-/** For all calls except pushes; far more than any of them needs. */
+/** The limit of all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
 
 const OUTCOME_UNKNOWN =
@@ -18,7 +18,7 @@ const OUTCOME_UNKNOWN =
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
-  // Deleted since the request was checked.
+  // The record was deleted after the request was checked.
   if (error instanceof UnknownRecord) return new ApiError('WAF.4000', error.message);
   if (error instanceof QueryTooLarge) return new ApiError('WAF.1025', error.message);
   if (error instanceof StoreDamaged) {
@@ -26,9 +26,9 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
     return new ApiError('WAF.5001', `stored statistics of this range are damaged; ${advice}`);
   }
   if (isNotWritable(error)) {
-    // Not the message, which has paths: it is for the log.
+    // The message contains paths, so it goes only to the log.
     const outcome = error.outcomeUnknown ? OUTCOME_UNKNOWN : 'nothing was changed';
-    return retryLater('WAF.5001', `${error.trouble}; ${outcome}; try again later`, 5);
+    return retryLater('WAF.5001', `${error.trouble}; ${outcome}; retry later`, 5);
   }
   if (error instanceof StoreUnavailable) {
     const outcome = error.outcomeUnknown ? `; ${OUTCOME_UNKNOWN}` : '';
@@ -63,7 +63,7 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
 
-/** One short line if overloaded or on a full disk: a stack costs more than the query, and fills the disk. */
+/** Logs one short line on overload or a full disk: a stack trace costs more than the query, and takes up space. */
 function logFailure(error: unknown, { log, id }: FastifyRequest): void {
   if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
     log.warn({ reqId: id }, error.message);

@@ -1,11 +1,11 @@
 /**
- * The OpenAPI file, made when a client asks for it: few do, and loading the generator takes a tenth of the time that the
- * service takes to start.
+ * The OpenAPI file, generated on the first request: few clients ask for it, and loading the generator would take a tenth
+ * of the start-up time.
  */
 import swagger, { type SwaggerOptions } from '@fastify/swagger';
 import { fastify, type RouteOptions } from 'fastify';
 
-/** The bundle has no compilers of schemas, and routes are only described here, never called. */
+/** The bundle contains no schema compilers. They are not needed, because routes are only described here, never called. */
 const NO_COMPILERS = { compilersFactory: { buildValidator: neverCalled, buildSerializer: neverCalled } };
 
 export async function openApi(

@@ -104,7 +104,7 @@ describe('the hosts of a query', () => {
     },
   );
 
-  test('may not be more', () => {
+  test('may not be more than a thousand', () => {
     expect(() => parse(hosts(1_001))).toThrow('hosts has 1001 IDs, but at most 1000 are allowed');
   });
 });

@@ -8,7 +8,7 @@ import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import type { OverviewTimelineQuery } from '../statistics/overview.ts';
-import { hoursOf, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 import type { TimelineQuery } from '../statistics/timeline.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
@@ -32,7 +32,7 @@ export function parseTimelineQuery(query: RawQuery, now: number): Omit<TimelineQ
   return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query) };
 }
 
-/** These calls have no `timezone` of their own, except to tell which local days `recent` means. */
+/** In these calls, `timezone` only tells which local days `recent` means. */
 export function parseTotalsQuery(query: RawQuery, now: number): StatisticsQuery {
   const range = rangeParameters(query);
   const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone'));
@@ -61,13 +61,11 @@ export function parseTopQuery(query: RawQuery, now: number): StatisticsQuery & {
 
 export type TopAttacksQuery = StatisticsQuery & { top: number; categories: Category[] | undefined };
 
-/** The range becomes the whole hours by which stores count the values of attacks, so the ETag depends on all of them. */
 export function parseTopAttacksQuery(query: RawQuery, now: number): TopAttacksQuery {
   const others = Object.entries(query).filter(([name]) => LIST.exec(name)?.[1] !== 'attacks');
   const unknown = others.find(([name]) => MISSPELT_ATTACKS.test(lettersOf(name)));
   if (unknown) throw noParameter(unknown[0], 'use attacks, with the names of categories');
-  const { from, to, ...rest } = parseTopQuery(Object.fromEntries(others), now);
-  return { ...rest, ...hoursOf({ from, to }), categories: parseCategories(query) };
+  return { ...parseTopQuery(Object.fromEntries(others), now), categories: parseCategories(query) };
 }
 
 function parseCategories(query: RawQuery): Category[] | undefined {
@@ -85,7 +83,7 @@ export const LIST_LIMIT_MAX = 1_000;
 export interface Page {
   /** Items before the page. */
   skip: number;
-  /** Infinity: all. */
+  /** Infinity for all items. */
   size: number;
 }
 
@@ -100,7 +98,7 @@ export function parsePage(query: RawQuery): Page {
 export const HOSTS_PER_PAGE = 10;
 
 /**
- * Pages of hosts in the two ways of the API family. Open Telekom Cloud: `offset` is the number of the page, from 0, and
+ * The API family has two ways to page through hosts. Open Telekom Cloud: `offset` is the number of the page, from 0, and
  * `limit` its size. Huawei Cloud: `page` is the number of the page, from 1, and `pagesize` its size.
  */
 export function parseHostsPage(query: RawQuery): Page {
@@ -114,7 +112,7 @@ export function parseHostsPage(query: RawQuery): Page {
     : parseWhole(query, 'offset', 0, 0, PAGE_MAX);
   const name = isPage ? 'pagesize' : 'limit';
   const given = single(query, name);
-  // All hosts are on the first page. With `page` alone too: Terraform requests the list without parameters, then page 2.
+  // All hosts are on the first page. This includes `page` alone: Terraform requests the list without parameters, then page 2.
   if (given === '-1' || (isPage && given === undefined)) {
     return { skip: number === 0 ? 0 : Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY };
   }
@@ -122,7 +120,7 @@ export function parseHostsPage(query: RawQuery): Page {
   return { skip: number * size, size };
 }
 
-/** Keeps `skip` a whole number. */
+/** Keeps `skip` a safe integer. */
 const PAGE_MAX = 1_000_000_000;
 
 /**
@@ -210,14 +208,14 @@ function rangeParameters(query: RawQuery) {
   return { from: single(query, 'from', 'WAF.1025'), to: single(query, 'to', 'WAF.1025') };
 }
 
-/** Names that clients may take for `hosts`. Ignoring them would return the numbers of the whole project. */
+/** Names that clients may confuse with `hosts`. Ignoring them would return the numbers of the whole project. */
 const MISSPELT_HOSTS = /^(host|domain|instance)s?(id|name)?s?$/;
 
-/** Other filters that a client may expect, as the vendor's lists of events and hosts have them. */
+/** Other filters that a client may expect, because the vendors' lists of events and hosts have them. */
 const OTHER_FILTERS =
   /^(polic(y|ies)|policy(id|name)s?|attacks?|attacktypes?|categor(y|ies)|(s|source|client)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protectstatus|waftype|ishttps|exclusiveip)$/;
 
-/** Names that clients may take for `attacks`. */
+/** Names that clients may confuse with `attacks`. */
 const MISSPELT_ATTACKS = /^(attack|attacktypes?|categor(y|ies))$/;
 
 function looksLikeFilter(name: string): boolean {
@@ -225,7 +223,7 @@ function looksLikeFilter(name: string): boolean {
   return MISSPELT_HOSTS.test(letters) || OTHER_FILTERS.test(letters);
 }
 
-/** `hostid` for `host_id`, `host-id`, `host.id`, `hostId` and `host_id[0]`. */
+/** Returns `hostid` for `host_id`, `host-id`, `host.id`, `hostId` and `host_id[0]`. */
 function lettersOf(name: string): string {
   return name
     .replace(/\[.*/s, '')
@@ -240,10 +238,10 @@ function noParameter(name: string, advice: string): ApiError {
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
 const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
 const LISTS_OF_IDS = ['hosts', 'instances'];
-/** The usual names, which need no further look. With this, parsing a query takes half as long: 3 us of 70. */
+/** The usual names, which need no further checks. This halves the time to parse a query, by 3 us of the 70 of a request. */
 const STATISTICS_NAMES = new Set(['from', 'to', 'recent', 'timezone', 'hosts', 'instances']);
 
-/** `hosts`, or `instances` for the same. */
+/** `instances` is an alias of `hosts`. */
 function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
     if (STATISTICS_NAMES.has(name) || LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
@@ -270,7 +268,7 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
   return distinct;
 }
 
-/** The items of a list, which are in one value or in several. */
+/** The items of a list, which may be in one value or spread over several. */
 function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
   let items: string[] | undefined;
   for (const key of Object.keys(query)) {
@@ -282,7 +280,7 @@ function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): strin
   return items;
 }
 
-/** The number that the interface promises. Work and memory of a query grow with it. */
+/** The limit of the interface specification. The work and memory of a query grow with the number of hosts. */
 export const HOSTS_MAX = 1_000;
 
 export function parseWhole(
@@ -300,7 +298,7 @@ export function parseWhole(
   throw invalid(name, text, `must be a whole number from ${min} to ${max}${otherwise}`);
 }
 
-/** A parameter that may be given once. */
+/** The value of a parameter that may be given at most once. */
 export function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {
   const value = query[name];
   if (Array.isArray(value))

@@ -7,7 +7,7 @@ import type { Role } from '../identity/records.ts';
 export interface Route extends RouteAccess {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   url: string;
-  /** Only documents the route, in the OpenAPI file: parameters are parsed in query.ts. */
+  /** Documents the route in the OpenAPI file. It validates nothing: query.ts parses the parameters. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
@@ -51,12 +51,12 @@ export function acceptsBasicReads(method: string, { allow, session }: RouteAcces
   return allow === 'reader' && session !== 'only' && (method === 'GET' || method === 'HEAD');
 }
 
-/** The same routes, which accept console sessions too. */
+/** The same routes, except that they also accept console sessions. */
 export function alsoForSessions(routes: readonly Route[]): Route[] {
   return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
-/** For tokens, secrets and the data of a session, which no cache may keep. */
+/** Forbids caching the response, for tokens, secrets and the data of a session. */
 export function notCached(route: Route): Route {
   return {
     ...route,
@@ -84,7 +84,8 @@ export function noPath({ url }: FastifyRequest, reason = ''): ApiError {
 
 /**
  * For requests that no route matches: a 405 if the path has routes of other methods, otherwise a 404. Call it before
- * routes are added. A route for each path and refused method would be 4,000 routes, a quarter of the time to start.
+ * routes are added. Registering a route for each path and refused method would add 4,000 routes, a quarter of the
+ * start-up time.
  */
 export function routeRefusals(
   app: FastifyInstance,
@@ -101,7 +102,7 @@ export function routeRefusals(
     const [path = ''] = url.split(/[?#]/, 1);
     // No route is longer, except for the IDs in it. Trying all patterns takes 25 ms for a path of 240 KB.
     if (path.length > PATH_LENGTH_MAX) return noPath(request);
-    // The router, too, decodes all but reserved characters. It has refused paths that cannot be decoded.
+    // Like the router, decodes all but reserved characters. The router has refused paths that cannot be decoded.
     const decoded = decodeURI(path);
     const allowed = [...paths.values()].flatMap(({ pattern, methods }) =>
       pattern.test(decoded) ? methods : [],
@@ -122,14 +123,14 @@ const PATH_LENGTH_MAX = 2_048;
 const CONFIGURATION = /^\/v1\/[^/]+\/waf\/(policy|rule|certificate|valuelist|ip-groups?|config)(\/|$)/;
 
 const IDENTITY = /^\/(v3|v3\.0|identity)(\/|$)/;
-/** Without the address: that of --identity-url may be an internal one. */
+/** Does not contain --identity-url, which may be an internal address. */
 const IDENTITY_ELSEWHERE =
   ': this service accepts tokens and access keys of an external Keystone; request tokens there (OS_AUTH_URL)';
 
 function pathPattern(url: string): RegExp {
   const segments = url.split('/').map((segment, i, all) => {
     if (segment === '*') return '.*';
-    // For the router, too, only the last parameter may not be empty.
+    // As in the router, all parameters except the last may be empty.
     if (segment.startsWith(':')) return i === all.length - 1 ? '[^/]+' : '[^/]*';
     return segment.replaceAll('.', '\\.');
   });

@@ -46,7 +46,7 @@ export function serviceRoutes(
         },
       },
       async handler(request) {
-        // First, so that load balancers stop sending requests before the listener closes.
+        // Checked first, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         if (identity.kind === 'remote') await identity.check();
@@ -66,7 +66,7 @@ export function serviceRoutes(
       method: 'GET',
       url: '/',
       schema: { hide: true },
-      /** The console for browsers, the versions for API clients that are given only the base address. */
+      /** Browsers get the console; API clients that know only the base address get the versions. */
       async handler(request, reply) {
         // The links depend on the Host header, so no shared cache may keep them.
         reply.header('Vary', 'Accept').header('Cache-Control', 'no-store');
@@ -81,7 +81,7 @@ export function serviceRoutes(
   ];
 }
 
-/** Readiness is public, so the response gives the reason without paths; the log has all of it. */
+/** Readiness is public, so the response gives the reason without paths; the log has the whole message. */
 async function checkWrites(store: Store, identity: Identity | RemoteIdentity): Promise<void> {
   try {
     await store.checkWrites();
@@ -92,7 +92,7 @@ async function checkWrites(store: Store, identity: Identity | RemoteIdentity): P
   }
 }
 
-/** In place of the console if identity is remote: Keystone has no sessions, and its users are managed with its own tools. */
+/** Replaces the console if identity is remote: Keystone has no sessions, and its users are managed with its own tools. */
 export function noConsoleRoutes(): Route[] {
   return ['/console', '/console/*'].map((url) => ({
     method: 'GET',

@@ -21,7 +21,7 @@ test('a text that is too long for a block is an error', async () => {
   await expect(new SharedParts(['a'.repeat(65_536)]).gzip()).rejects.toThrow('65536 bytes is too long');
 });
 
-test('a body in parts, plain and compressed, has the bytes of its parts, also of those compressed before', async () => {
+test('a body has the bytes of its parts, plain and compressed, even if a part was compressed before', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(bytes, { minLength: 1, maxLength: 5 }),

@@ -41,7 +41,7 @@ export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   enabled?: boolean;
 };
 
-/** What to change of a user. Roles are replaced in `scopes`, a domain and its projects; roles elsewhere stay. */
+/** Changes of a user. Roles are replaced only in `scopes`, a domain and its projects; roles elsewhere stay. */
 export interface UserChanges {
   password?: string | undefined;
   roles?: { scopes: readonly string[]; roles: Roles } | undefined;
@@ -52,7 +52,7 @@ export interface UserChanges {
 export type Roles = User['roles'];
 
 /**
- * The name of the user or project that is changed. Over HTTP, a change that takes away the last administrator or the last
+ * The name of the user or project that is changed. Over HTTP, a change that removes the last administrator or the last
  * project of a domain needs it; on the command line everything can be undone.
  */
 export interface Confirmation {
@@ -81,7 +81,7 @@ type Change<T> = (write: IdentityWriter, entry: AuditEntry) => T;
 interface Step<T> {
   action: AuditAction;
   object: AuditObject;
-  /** Does what must not run in the transaction. */
+  /** Does the work that must not run inside the transaction. */
   prepare(): Promise<Change<T>>;
 }
 
@@ -104,7 +104,7 @@ export class Administration {
     this.#actor = actor;
   }
 
-  /** On behalf of another actor. */
+  /** The same administration on behalf of another actor. */
   as(actor: Actor): Administration {
     return new Administration(this.#dependencies, actor);
   }
@@ -318,7 +318,7 @@ export class Administration {
     });
   }
 
-  /** The only time that the secret is returned. */
+  /** Returns the secret. No other method does. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
       checkDescription(description);
@@ -409,7 +409,7 @@ export class Administration {
       known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
   }
 
-  /** Whether the change leaves the domain without an administrator who can sign in. `after`: null for none. */
+  /** Throws if no administrator who can sign in would remain in the domain. `after` is null if the user is deleted. */
   #checkAdministrators(before: User, after: User | null, { confirm }: Confirmation): void {
     const { domain_id } = before;
     const administers = (user: User) => user.enabled && administersDomain(user, domain_id);
@@ -493,8 +493,8 @@ export class Administration {
   }
 
   /**
-   * By ID or name, like `projectNamed` and `userNamed`, which reject a name that several domains use. For the command line
-   * only: a record of another domain may have the ID of a deleted record as its name.
+   * Finds a domain by ID or name. `projectNamed` and `userNamed` also reject a name that several domains use. For the command
+   * line only: a record of another domain may have the ID of a deleted record as its name.
    */
   domainNamed(idOrName: string): Domain {
     return this.#store.domain(idOrName) ?? onlyNamed('domain', idOrName, this.#store.domains());

@@ -17,7 +17,7 @@ export interface Authenticator {
     pending: PendingSignature,
     body: Uint8Array | BodyHash,
   ): Promise<SignatureRefusal | null>;
-  /** For clients that cannot sign requests and send the secret as a password. Refusals are in the audit trail. */
+  /** Checks the secret of a client that cannot sign requests and sends it as a password. The audit trail has refusals. */
   checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal>;
   rolesInProject(caller: Caller, projectId: string): Promise<readonly Role[]>;
 }

@@ -3,7 +3,7 @@
 /** A change that is not possible; the message is for the person who requested it. */
 export class IdentityError extends Error {}
 
-/** There is no such record, or no longer. */
+/** The record does not exist, or no longer exists. */
 export class UnknownRecord extends IdentityError {}
 
 /** The message is the error code that clients of the API family expect when a user has two keys already. */
@@ -23,7 +23,7 @@ export class ServiceUserRejected extends IdentityUnavailable {}
 /** Too many calls to Keystone are in progress; later ones may succeed. */
 export class TooManyIdentityCalls extends IdentityUnavailable {}
 
-/** A response that makes no sense, perhaps because of what the caller sent: says nothing about other calls. */
+/** An unexpected response, perhaps to what the caller sent. Other calls may succeed. */
 export class UnexpectedIdentityResponse extends IdentityUnavailable {}
 
 /** The identity store cannot be changed now. Logins and queries still work. */

@@ -11,7 +11,7 @@ export interface NamedRecords {
 export type NamedKind = keyof NamedRecords;
 
 export interface Records extends NamedRecords {
-  /** By the access key ID. */
+  /** The ID of the record is the access key ID. */
   key: AccessKey;
   /** The time when a revoked token expires. */
   revoked: number;
@@ -24,9 +24,9 @@ export type IdentityRecord = {
 }[keyof Records];
 
 /**
- * Any number of processes use a store at once. Reads are synchronous, from the same state until the event loop turns. This
- * state is at most STALENESS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever another
- * process has revoked is then refused.
+ * Several processes may use a store at the same time. Reads are synchronous and see one state for a whole event-loop turn.
+ * This state is at most STALENESS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever
+ * another process has revoked is then refused.
  */
 export interface IdentityStore {
   domain(id: string): Domain | undefined;
@@ -46,12 +46,12 @@ export interface IdentityStore {
   isRevoked(tokenId: string): boolean;
   /** When the user last logged in from a network, which is given as a hash. */
   knownLogin(userId: string, hash: string): number | undefined;
-  /** Everything, for copies. */
+  /** All records, to copy the store. */
   records(): Iterable<IdentityRecord>;
 
   /**
-   * Waits until the records are as new as the contract promises; undefined if they are. Rejects with IdentityUnavailable if
-   * that is not known, because the database does not respond: the request must then be refused.
+   * Waits until the records are as new as the contract promises; undefined if they already are. Rejects with
+   * IdentityUnavailable if the database does not respond: the request must then be refused.
    */
   confirm(): Promise<void> | undefined;
   /**
@@ -59,7 +59,7 @@ export interface IdentityStore {
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
-  /** Differs after every change, by any process, from all earlier numbers. Cached records are valid while it is the same. */
+  /** A number that every change, by any process, makes different from all earlier ones. Caches are valid until it changes. */
   changes(): number;
 
   /**
@@ -69,7 +69,7 @@ export interface IdentityStore {
    * IdentityNotWritable when the disk is full.
    */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
-  /** Deletes the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
+  /** Also deletes the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
   putKnownLogin(
     userId: string,
     hash: string,
@@ -83,7 +83,7 @@ export interface IdentityStore {
   close(): Promise<void>;
 }
 
-/** For use in a transaction. */
+/** Writes in a transaction. */
 export interface IdentityWriter {
   put<K extends NamedKind>(kind: K, record: NamedRecords[K]): void;
   /** Also deletes the known logins of a user. */

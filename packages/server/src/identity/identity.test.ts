@@ -555,7 +555,7 @@ describe('at rest', () => {
     expect(bytes.includes('$argon2id$')).toBe(true);
   });
 
-  test('a system role and tokens for the system, of earlier releases, are ignored', async () => {
+  test('system roles and system tokens of earlier releases are ignored', async () => {
     const { clock, directory, user } = await setUp();
     for (const identity of opened.splice(0)) await identity.close();
     const path = join(directory, 'identity.mdb');

@@ -19,7 +19,7 @@ export interface Identity {
   administration: Administration;
   lookup: IdentityLookup;
   audit: AuditTrail;
-  /** On whose behalf `administration` acts. */
+  /** The actor on whose behalf `administration` acts. */
   actor: Actor;
   /** Rejects with IdentityUnavailable while changes fail. */
   checkWrites(): Promise<void>;
@@ -34,11 +34,11 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
 /** Single records by ID; undefined if there is none. */
 type IdentityLookup = Pick<IdentityStore, 'user' | 'project' | 'domain'>;
 
-/** Of a data directory. */
+/** The identity of a data directory. */
 export interface EmbeddedIdentity extends Identity {
   /** The ID of the statistics file that belongs to this identity, to detect a missing or wrong file. */
   statisticsFile: { id(): number | undefined; set(id: number): void };
-  /** Everything, for a copy. */
+  /** All records, to copy them. */
   records(): Iterable<IdentityRecord>;
 }
 
@@ -69,7 +69,7 @@ interface IdentityParts {
   audit: AuditTrail;
   masterKey: Buffer;
   now: () => number;
-  /** Of the store, for messages. */
+  /** The name of the store in messages. */
   name: string;
 }
 

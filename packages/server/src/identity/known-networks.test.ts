@@ -35,7 +35,7 @@ const USER = {
   roles: {},
 } as const;
 const putUser = (id: string) => store.change((write) => write.put('user', { ...USER, id, name: id }));
-/** As another process reads them. */
+/** The known networks as another process reads them. */
 const reopened = () => createKnownNetworks(store, KEY, () => clock.now);
 
 /** Resolves when the entry is written. */

@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
-import { PerTurnMemo } from '../cache.ts';
+import { ChangeCounter } from '../lmdb/change-counter.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
@@ -19,7 +19,7 @@ import type { AccessKey, Domain, Project, User } from './records.ts';
 const KEY_LENGTH_MAX = 256;
 /** Increase when old files can no longer be read as they are. */
 const IDENTITY_VERSION = 1;
-/** Beyond the last page in use: room for about 5,000 more revocations on a full disk. */
+/** Reserved beyond the last page in use: room for about 5,000 more revocations on a full disk. */
 const RESERVED_BYTES = 1_048_576;
 
 type Tables = ReturnType<typeof openTables>;
@@ -31,7 +31,7 @@ export interface LmdbIdentity extends IdentityStore {
   setStatisticsFileId(id: number): void;
 }
 
-/** What a file says about itself. Changes nothing. */
+/** Reads the metadata of a file without changing it. */
 export async function inspectLmdbIdentity(path: string) {
   return inspectLmdb(path, async (opened) => {
     const { root, table } = openReadOnly(opened);
@@ -55,7 +55,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   const db = openTables(path);
   const problem = versionProblem(db.meta, path);
   if (problem !== null) throw new Error(problem);
-  // Otherwise opening needs no write lock, which may be taken.
+  // Only a new file needs the write lock, which another process may hold.
   if (!db.meta.doesExist('version'))
     commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
 
@@ -68,7 +68,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   const list = <V>(table: Database<V, string>) => [...table.getRange()].map(({ value }) => value);
 
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
-  const changes = new PerTurnMemo(countChanges);
+  const changes = new ChangeCounter(countChanges, () => db.root.resetReadTxn());
   const writer = createWriter(db, audit);
   const committer = new Committer({
     path,
@@ -156,7 +156,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   };
 }
 
-/** For use in a transaction. */
+/** Writes in a transaction. */
 function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
   // TypeScript cannot tell which table belongs to K.
   const tableOf = <K extends NamedKind>(kind: K) => db[`${kind}s`] as Database<NamedRecords[K], string>;
@@ -227,7 +227,7 @@ function reserveSpace(path: string, root: RootDatabase): void {
   const file = openSync(path, 'r+');
   try {
     const { size } = fstatSync(file);
-    // In large steps, not on every change.
+    // Reserves in large steps, not on every change.
     if (end - size > RESERVED_BYTES / 2) writeSync(file, Buffer.alloc(end - size), 0, end - size, size);
   } catch {
     // The change itself may still succeed.

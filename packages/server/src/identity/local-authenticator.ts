@@ -21,7 +21,7 @@ import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from
 export type DomainReference = { id: string } | { name: string };
 /** A user or a project. */
 export type MemberReference = { id: string } | { name: string; domain: DomainReference };
-/** A project by name without a domain is one of the user's own domain. */
+/** A project name without a domain refers to the user's own domain. */
 type ProjectReference = MemberReference | { name: string; domain: null };
 export type ScopeReference = { project: ProjectReference } | { domain: DomainReference };
 
@@ -59,7 +59,7 @@ export interface NewSession extends SignedIn {
   device: string;
 }
 
-/** A usable key. The decrypted secret would be in memory during a check anyway. */
+/** A usable key. It is cached with the decrypted secret, which each check has in memory anyway. */
 interface UsableKey {
   caller: Caller;
   secret: string;
@@ -177,7 +177,7 @@ export class LocalAuthenticator implements Authenticator {
     }
   }
 
-  /** For a user whose password was just checked. */
+  /** Call it only for a user whose password was just checked. */
   async startSession(user: User): Promise<NewSession | SignInRefusal> {
     const { sessions, devices, now } = this.#dependencies;
     const text = sessions.issue(user, now());
@@ -187,7 +187,7 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   /**
-   * Checks a session against the current user, domain and roles. On the newest records, because the console shows what
+   * Checks a session against the current user, domain and roles. Reads the newest records, because the console shows what
    * was changed a moment ago, perhaps by another process.
    */
   async checkSession(text: string): Promise<SignedIn | SessionRefusal> {
@@ -204,7 +204,7 @@ export class LocalAuthenticator implements Authenticator {
     return this.#store.change((write) => write.revoke(given, this.#now()));
   }
 
-  /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
+  /** Checks the password of a signed-in user before an important change. Throttled like a login. */
   async confirmPassword(
     { id }: User,
     password: string,
@@ -220,7 +220,7 @@ export class LocalAuthenticator implements Authenticator {
     password: string,
     { address, device = '' }: LoginSource,
   ): Promise<User | PasswordRefusal> {
-    // Not counted as a failure: at no cost, such attempts would evict the counters of real ones.
+    // Not counted as a failure: such attempts cost nothing, and could evict the counters of real ones.
     if (password.length > PASSWORD_LENGTH_MAX) return 'wrong_credentials';
     const { devices, throttle, passwords } = this.#dependencies;
     await this.#store.refresh();
@@ -258,8 +258,8 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   /**
-   * Does not refuse on the basis of old records: what another process has added a moment ago works at once. Whoever
-   * invents credentials causes a read of the database, but all requests of a moment share one.
+   * Refuses only on the basis of the newest records, so that what another process has just added works at once. Invented
+   * credentials cause a read of the database, but concurrent requests share it.
    */
   async #current<T>(check: () => T, isRefusal: (result: T) => boolean): Promise<T> {
     const pending = this.#store.confirm();
@@ -339,7 +339,7 @@ export class LocalAuthenticator implements Authenticator {
     return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
   }
 
-  /** Not throttled, for the same reason. */
+  /** Not throttled: the secret cannot be guessed. */
   async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
     const key = await this.#key(access);
     if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
@@ -401,7 +401,7 @@ export class LocalAuthenticator implements Authenticator {
   }
 }
 
-/** The clocks of several machines differ by less. */
+/** More than the clocks of an installation's machines differ. */
 const TOKEN_CLOCK_SKEW_MS_MAX = 60_000;
 
 function timeRefusal(

@@ -10,12 +10,12 @@ import { type KnownNetworks, networkOf } from './known-networks.ts';
 
 /** Typing errors are free. */
 const PAIR_FAILURES_FREE = 5;
-/** Guessing at one account from many addresses. */
+/** Limits guesses at one account from many addresses. */
 const ACCOUNT_FAILURES_FREE = 20;
 /** An office behind one address makes many typing errors. */
 const ADDRESS_FAILURES_FREE = 50;
 const DELAY_MS_FIRST = 250;
-/** 17,280 guesses a day at one account from all addresses together; acceptable for a person. */
+/** Allows 17,280 guesses a day at one account from all addresses together; a person can still wait this long. */
 const DELAY_MS_MAX = 5_000;
 /** An attacker may be behind the same address, so the owner must not wait long. */
 const KNOWN_DELAY_MS_MAX = 1_000;
@@ -27,11 +27,11 @@ const FORGET_MS = 15 * 60_000;
 const FAILURES_MAX = 20_000;
 /** Delayed attempts of one address; further ones are refused. */
 const ADDRESS_DELAYED_MAX = 8;
-/** Attempts in progress of one address (of one user and address if known): an office logs in at nine o'clock. */
+/** Attempts in progress per address, or per user and address if known: enough for an office at nine o'clock. */
 const IN_PROGRESS_PER_KEY_MAX = 64;
-/** Attempts in progress in total, for known and unknown pairs each; a few KB per attempt. */
+/** Attempts in progress in total, separately for known and unknown pairs; a few KB per attempt. */
 const IN_PROGRESS_MAX = 1_000;
-/** Concurrent argon2 runs, for known and unknown pairs each: 19 MiB and about 20 ms of a core per run. */
+/** Concurrent argon2 runs, separately for known and unknown pairs: 19 MiB and about 20 ms of a core per run. */
 const HASH_SLOTS = 2;
 
 export class LoginThrottled extends Error {

@@ -17,25 +17,25 @@ import {
 } from './identity-store.ts';
 import { type RecordChange, RecordsCopy } from './records-copy.ts';
 
-/** Between the end of a poll and the next one: leaves half a second for a slow one. */
+/** The pause between two polls, which leaves half a second for a slow one. */
 const POLL_MS = 400;
 /** How long a request waits for a poll. */
 const WAIT_MS_MAX = 1_000;
-/** Nobody waits longer for a poll: if the server has lost power, another connection finds the new primary. */
+/** The timeout of a poll. If the server has lost power, another connection then finds the new primary. */
 const POLL_MS_MAX = 2_000;
-/** A database that is down is tried this often at most, however many requests arrive. */
+/** After a failure, nothing is sent to the database for this long, however many requests arrive. */
 const RETRY_MS = 100;
-/** How long a change waits for those before it. */
+/** How long a change waits for earlier ones. */
 const QUEUE_MS_MAX = 5_000;
 const TIMEOUT_MS_MAX = 5_000;
-/** One for polls, one for changes. Not those of the store: queries that use all of them must not delay polls. */
+/** One for polls, one for changes. Separate from those of the store, so that queries cannot delay polls. */
 const CONNECTIONS = 2;
 /**
  * Numbers grow by random steps. If the last changes are lost, in a failover to a standby that did not have them or by
  * restoring a backup, the numbers after that differ from those that were lost, and copies notice.
  */
 const STEP_MAX = 16_777_216;
-/** Older copies are loaded as a whole: deleted records leave no trace for longer than this. */
+/** How long changes are kept. Copies that are older are loaded again as a whole. */
 const HISTORY_MS = 86_400_000;
 /** A revocation deletes expired ones among this many of the oldest. */
 const EXPIRY_CHECKS_MAX = 2_000;
@@ -81,7 +81,7 @@ export async function openPostgresIdentity(
   let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
-  /** Of the master key that this process uses. Null: none yet. */
+  /** The fingerprint of the master key that this process uses; null if there is none yet. */
   let ownFingerprint: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
@@ -98,7 +98,7 @@ export async function openPostgresIdentity(
   /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
   function checkFingerprint(found: string | null | undefined): void {
     if (ownFingerprint === null || found === undefined || found === ownFingerprint) return;
-    throw new StoreUnavailable('the database has another installation than before: restart this process');
+    throw new StoreUnavailable('the database now contains a different installation: restart this process');
   }
 
   /** Brings the copy up to date, in a transaction that sees one state of the database. */
@@ -159,7 +159,7 @@ export async function openPostgresIdentity(
     return running;
   }
 
-  /** A poll that is sent after this call. All calls during a poll share the next one. */
+  /** Waits for a poll that is sent after this call. All calls during a poll share the next one. */
   function nextPoll(): Promise<void> {
     if (failure !== null && performance.now() - failure.at < RETRY_MS) return Promise.reject(failure.error);
     if (running === null) return startPoll();
@@ -174,7 +174,7 @@ export async function openPostgresIdentity(
 
   let timer: NodeJS.Timeout | undefined;
 
-  /** Until the store is closed. The request that depends on it reports a failure. */
+  /** Polls until the store is closed. Failures are reported by the requests that depend on a poll. */
   function keepPolling(): void {
     timer = setTimeout(async () => {
       await nextPoll().catch(() => {});
@@ -210,7 +210,7 @@ export async function openPostgresIdentity(
           if (created && state?.fingerprint)
             throw new AlreadyInitialised('the database already has a wafstat installation');
           checkFingerprint(state?.fingerprint);
-          // More than once if a poll updates the copy meanwhile, to a state before the lock.
+          // Repeats if a poll meanwhile updates the copy to a state from before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
           const { result, changes, entries } = runAndUndo(copy, action, state.time);
@@ -338,8 +338,8 @@ interface InternalWriter extends IdentityWriter {
 }
 
 /**
- * Runs the action on the copy, and undoes it: others must not see what is not committed. `databaseTime`: a revocation has
- * expired if this and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
+ * Runs the action on the copy, then undoes it: others must not see uncommitted changes. A revocation has expired only if
+ * `databaseTime` and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
  */
 function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
   const changes = new Map<string, RecordChange>();
@@ -347,7 +347,7 @@ function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, 
   const entries: AuditEntry[] = [];
   const set = ({ kind, id, value }: RecordChange) => {
     undo.push({ kind, id, value: copy.get(kind, id) ?? null });
-    // As all other processes will read it.
+    // The form in which all other processes will read it.
     const stored = { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
     copy.set(stored);
     changes.set(`${kind} ${id}`, stored);
@@ -397,8 +397,8 @@ async function writeChanges(
       ],
     ),
     run(
-      // By number: copies must not be older than what is forgotten, also if a clock was wrong. `+ 0` keeps
-      // PostgreSQL from searching the highest number first, among all changes of the day.
+      // Deletes by number, so that even after a wrong clock no change is kept that is older than a deleted one. `+ 0`
+      // keeps PostgreSQL from searching the highest number first, among all changes of the day.
       `WITH forgotten AS (
          DELETE FROM identity_changes WHERE change <= (SELECT max(change + 0) FROM identity_changes WHERE time < $1)
          RETURNING change

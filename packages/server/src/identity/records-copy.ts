@@ -4,7 +4,7 @@ import type { AccessKey, Project } from './records.ts';
 
 type Tables = { readonly [K in keyof Records]: Map<string, Records[K]> };
 
-/** A record, or null in place of the value of a deleted one. */
+/** An added or changed record, or a deleted one, whose value is null. */
 export interface RecordChange {
   kind: keyof Records;
   id: string;

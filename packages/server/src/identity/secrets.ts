@@ -94,7 +94,7 @@ function randomText(length: number, alphabet: string): string {
 /** argon2id (the library's default), with the memory and passes that OWASP recommends: about 20 ms on one core. */
 const ARGON2_COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
-/** For new passwords: shorter ones of earlier releases still work. */
+/** The limit for new passwords: shorter ones of earlier releases still work. */
 export const PASSWORD_LENGTH_MIN = 8;
 /** Longer passwords only cost memory. */
 export const PASSWORD_LENGTH_MAX = 1_024;
@@ -106,7 +106,7 @@ export type Passwords = ReturnType<typeof createPasswords>;
 
 const hash = async (password: string): Promise<string> => (await argon2()).hash(password, ARGON2_COST);
 
-/** Of the process, because it takes as long as a login. Computed on first use: most commands check no password. */
+/** One per process, because hashing takes as long as a login. Computed on first use: most commands check no password. */
 let dummyHash: Promise<string> | null = null;
 
 export function createPasswords() {

@@ -10,7 +10,7 @@ const NOW = Date.UTC(2026, 6, 1, 12);
 const KEY = { access: 'QTWAOYTTINDUT2QVKYUC', secret: 'MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHc' };
 const NO_BODY = new Uint8Array(0);
 
-/** As the server sees it: header names in lower case. */
+/** The request as the server sees it: header names in lower case. */
 function received(method: string, url: string, headers: Record<string, string>): SignedRequest {
   const { host, pathname, search } = new URL(url);
   const lower = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]);

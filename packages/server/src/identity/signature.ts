@@ -65,7 +65,7 @@ export function parseSignature({ headers }: SignedRequest, now: number): ParsedS
 
 export type SignatureProblem =
   | { reason: 'body_differs' }
-  /** With the canonical request of the server, which client developers need; it holds no secret. */
+  /** Client developers need the canonical request of the server; it contains no secret. */
   | { reason: 'wrong_signature'; canonicalRequest: string };
 
 /** SHA-256 in hexadecimal digits, of a body that is hashed while it arrives. */
@@ -110,7 +110,7 @@ function matches(canonical: string, { scope, date, signature }: PendingSignature
   const [key, text] = scope
     ? [scopedKey(secret, scope, hmac), scopedStringToSign(date, scope, canonicalHash)]
     : [secret, stringToSign(date, canonicalHash)];
-  // Digits, not bytes: the memory of a digest in a Buffer is freed by the garbage collector, one by one, which costs 5 us.
+  // A string, not a Buffer: the garbage collector frees the memory of each Buffer separately, which costs 5 us.
   const expected = createHmac('sha256', key).update(text).digest('hex');
   return timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
 }

@@ -24,7 +24,7 @@ export interface Session extends Issued {
 
 /** A token for a domain gives no access to statistics. */
 export type TokenScope = { project_id: string } | { domain_id: string };
-/** A token from an exchange has the ID of the token of the login, which revokes all of them. */
+/** A token from an exchange contains the ID of the token of the login: revoking that one revokes them all. */
 export type Token = TokenScope & Session & { login_id?: string };
 
 type TokenOwner = Pick<User, 'id' | 'token_epoch'>;

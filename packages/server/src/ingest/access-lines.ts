@@ -18,10 +18,10 @@ const OPENING_BRACKET = 0x5b;
 const CLOSING_BRACKET = 0x5d;
 
 interface AccessLinesOptions {
-  /** Lines with other times are not taken. */
+  /** Lines with times outside this range are not taken. */
   earliest: number;
   latest: number;
-  /** For lines that name no host. */
+  /** The host of lines that name none. */
   host: string | undefined;
   /** Called at the first line of a host. */
   onHost(host: string | undefined): void;
@@ -41,11 +41,11 @@ export class AccessLines {
   readonly #words: Words;
   readonly #options: AccessLinesOptions;
   #hostless: HostLines | null = null;
-  /** By hash of the name. Of names with the same hash, only the first is here. */
+  /** Lines by the hash of the host name. If several names have the same hash, only the first is here. */
   readonly #hosts = new Map<number, HostLines>();
   readonly #records: LogRecord[];
   readonly #commonTime = new CommonTimeParser();
-  /** The time of the last parsed line, and its offset: consecutive lines often have the same. */
+  /** The time of the last parsed line, and its offset: consecutive lines often have the same time. */
   #time = Number.NaN;
   #timeAt = -1;
   /** Where the virtual host of the last parsed line ends; where the line begins if it has none. */
@@ -80,7 +80,7 @@ export class AccessLines {
     return at;
   }
 
-  /** To be called after the last line. */
+  /** Must be called after the last line. */
   end(): void {
     if (this.#hostless !== null) this.#flush(this.#hostless);
     for (const lines of this.#hosts.values()) this.#flush(lines);
@@ -114,7 +114,7 @@ export class AccessLines {
       bytes[closing + 1] === SPACE &&
       bytes[closing + 2] === QUOTE;
     if (!isTime || !this.#parseTime(opening + 1)) return false;
-    // As virtualHost() in access.ts: a dash follows the second field instead of the first, and another field follows it.
+    // Like virtualHost() in access.ts: a dash follows the second field instead of the first, and another field follows it.
     const isPlain = isDash(bytes, client);
     const isHost = !isList && !isPlain && isDash(bytes, ident) && ident + 2 < opening;
     // No wrapper has a dash as its second field; mayBeHost excludes those with a dash as the third.
@@ -145,8 +145,8 @@ export class AccessLines {
   }
 
   /**
-   * Null for a host whose hash another one has (by chance, or because an attacker wants to slow us down), or whose name
-   * may be the beginning of a wrapper: checked here, once per host and not per line.
+   * Null for a host whose hash collides with that of another (by chance, or because an attacker wants to slow us down), or
+   * whose name may be the beginning of a wrapper: checked here, once per host and not per line.
    */
   #linesOf(start: number, end: number): HostLines | null {
     const hash = this.#words.hash(start, end);
@@ -173,7 +173,7 @@ function mayBeHost(name: string): boolean {
   return !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
 }
 
-/** Digits, letters, and what else names and addresses may begin with: `_` and `:`. */
+/** Names and addresses begin with a digit, a letter, `_` or `:`. */
 function canStartField(byte: number): boolean {
   return (
     byte >= 0x30 && byte <= 0x7a && byte !== LESS_THAN && byte !== OPENING_BRACKET && byte !== CLOSING_BRACKET

@@ -31,7 +31,7 @@ export interface Outcome {
   attacks: Partial<Record<Category, number>>;
   /** Accepted records without a registered host: they count in the project's total only. */
   without_host: number;
-  /** Those that name a host: the project is at its limit of hosts, or does not register hosts from logs. */
+  /** Those of `without_host` that name one: the project is at its limit of hosts, or registers none from logs. */
   unregistered_host: number;
 }
 
@@ -39,19 +39,19 @@ export interface Outcome {
 export interface ReadLines {
   records: LogRecord[];
   outcome: Outcome;
-  /** The beginning of the first dropped line, by reason. Without any if client addresses are not kept. */
+  /** The beginning of the first dropped line, by reason. Empty if client addresses are reduced or not kept. */
   examples: Partial<Record<DropReason, DropExample>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
 }
 
 /**
- * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX, or (`request`) all
- * but parts of lines, whose rest may come in the next request.
+ * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX (`aged`), or all except
+ * parts of lines, whose rest may come in the next request (`request`).
  */
 type Flush = 'all' | 'aged' | 'request' | 'nothing';
 
-/** What the reading of lines depends on, besides the reader and the time. */
+/** What affects the reading of lines besides the reader and the time. */
 export interface ReadLimits {
   retentionMs: number;
   /** What to keep of client addresses: all (the default), their network, or nothing. */
@@ -164,7 +164,7 @@ export class BatchReader {
     }
   }
 
-  /** Dropped lines have client addresses, which cannot be found in them reliably. */
+  /** Dropped lines contain client addresses, which cannot be removed reliably. */
   keepsExamples(): boolean {
     return (this.#limits.attackSources ?? 'full') === 'full';
   }
@@ -181,7 +181,7 @@ export class BatchReader {
   }
 }
 
-/** Read between two `yield`s: a millisecond, unless one line takes longer. */
+/** How much is read between two `yield`s: a millisecond of work, unless one line takes longer. */
 const STEP_LINES_MAX = 256;
 const STEP_BYTES_MAX = 16_384;
 

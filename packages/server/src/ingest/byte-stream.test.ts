@@ -40,7 +40,7 @@ const LINES = Buffer.from(
   Array.from({ length: 1_000 }, (_, i) => `line ${i} ${'x'.repeat(i % 90)}\n`).join(''),
 );
 
-/** In chunks of this length, in reused memory. */
+/** Yields chunks of this length, in reused memory. */
 async function* chunked(bytes: Buffer, length: number): AsyncGenerator<Uint8Array> {
   const memory = Buffer.alloc(length);
   for (let at = 0; at < bytes.length; at += length) {

@@ -178,7 +178,7 @@ export class ByteReader {
     this.#chunks = stream[Symbol.asyncIterator]();
   }
 
-  /** At least `bytes` of the next bytes, or all that are left. Valid until the next call. */
+  /** Returns at least this many of the next bytes, or all that are left. Valid until the next call. */
   async peek(bytes: number): Promise<Buffer> {
     while (this.#queue.bytes.length < bytes && !this.#ended) {
       const next = await this.#chunks.next().catch((error: unknown) => {
@@ -192,7 +192,7 @@ export class ByteReader {
     return this.#queue.bytes;
   }
 
-  /** At least one whole line, or `bytes`, or all that are left. */
+  /** Returns at least one whole line, or `bytes` bytes, or all that are left. */
   async peekLine(bytes: number): Promise<Buffer> {
     let seen = this.#queue.bytes;
     while (seen.length < bytes && !this.#ended && !seen.includes('\n'))

@@ -1,11 +1,11 @@
 /**
  * The checkpoints of a file: which of its bytes have been counted. A file is cut into chunks of whole lines; the ID of a
  * chunk is a hash of the ID of the chunk before it and of its own bytes, and the store keeps it with the counts, in
- * the same transaction. So content identifies a file, not its name: if it is ingested again, has grown, was renamed,
- * or the process crashed, only new bytes are counted.
+ * the same transaction. So a file is identified by its content, not its name: if it is ingested again, has grown, was
+ * renamed, or the process crashed, only new bytes are counted.
  *
- * Reader states contain what a log says about requests that are not complete, so the store gets them encrypted. The key
- * comes from the bytes of the file, too: only a process that reads the file again can decrypt them.
+ * Reader states contain what a log says about incomplete requests, so they are stored encrypted. The key is derived from
+ * the bytes of the file, too: only a process that reads the file again can decrypt them.
  */
 import {
   createCipheriv,
@@ -95,8 +95,8 @@ export class Checkpoints {
   }
 
   /**
-   * The ID and the link under which to append the next bytes, which extend the current chunk. `digests`: of a chunk of
-   * these bytes, which no later bytes will extend.
+   * The ID and the link under which to append the next bytes, which extend the current chunk. Pass `digests` if these bytes
+   * are a whole chunk that no later bytes will extend.
    */
   extend(bytes: Buffer, readerState: string, digests?: ChunkDigests): { id: string; link: NewLink } {
     const before = this.beforeNext(bytes.length);
@@ -115,7 +115,7 @@ export class Checkpoints {
     return { id: bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`, link };
   }
 
-  /** To be called when the result of the last `extend` has been appended. */
+  /** Must be called when the result of the last `extend` has been appended. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
     if (!this.#hasFirstLine) this.#firstLineHash = firstLineHash(bytes);
@@ -177,7 +177,7 @@ export interface ChunkDigests {
   /** The ID of the chunk before it. */
   after: string;
   id: string;
-  /** For `stateKey`. */
+  /** The input of `stateKey`. */
   state: Uint8Array;
 }
 
@@ -199,6 +199,10 @@ function idOf(chunk: Hash | ChunkDigests): string {
   return 'after' in chunk ? chunk.id : chunk.copy().digest('hex');
 }
 
+/**
+ * The added text makes the key differ from the ID, which is stored. No chunk ends with it, because it has no line end and
+ * is not a record.
+ */
 function stateDigest(chunk: Hash | ChunkDigests): Uint8Array {
   return 'after' in chunk ? chunk.state : chunk.copy().update('reader state').digest();
 }
@@ -207,10 +211,7 @@ function hasHash(link: BatchLink, hash: Hash): boolean {
   return link.id.split('+', 1)[0] === hash.copy().digest('hex');
 }
 
-/**
- * Chained, because a state can contain what earlier chunks say, and a short chunk could be guessed. The text tells the
- * key from the ID, which is stored; no chunk ends with it, because it has no line end and is no record.
- */
+/** Keys are chained, because a state can contain what earlier chunks say, and a short chunk could be guessed. */
 function stateKey(keyBefore: Buffer, chunk: Hash | ChunkDigests): Buffer {
   return createHmac('sha256', keyBefore).update(stateDigest(chunk)).digest();
 }
@@ -236,7 +237,7 @@ function decryptState(text: string, key: Buffer): string {
   return decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES), undefined, 'utf8') + decipher.final('utf8');
 }
 
-/** Up to the end of the first line after holes and headers, or FIRST_LINE_BYTES_MAX of it. */
+/** The bytes up to the end of the first line after holes and headers, or FIRST_LINE_BYTES_MAX of it. */
 async function peekContent(peek: Peek, peekFirstLine: Peek): Promise<Buffer> {
   let bytes = await peekFirstLine(FIRST_LINE_BYTES_MAX);
   for (;;) {
@@ -249,7 +250,7 @@ async function peekContent(peek: Peek, peekFirstLine: Peek): Promise<Buffer> {
   }
 }
 
-/** Of chunks that may begin with these bytes, including one that ends before the first line of content. */
+/** The hashes of chunks that may begin with these bytes, including one that ends before the first line of content. */
 function possibleFirstLineHashes(bytes: Buffer): Set<string> {
   const hashes = new Set([firstLineHash(bytes)]);
   if (contentStart(bytes) > 0 || !hasContent(bytes)) {
@@ -261,12 +262,12 @@ function possibleFirstLineHashes(bytes: Buffer): Set<string> {
   return hashes;
 }
 
-/** Of the first line after holes and headers, without its line end, which may not have been written yet. */
+/** The hash of the first line after holes and headers, without its line end, which may not have been written yet. */
 export function firstLineHash(bytes: Buffer): string {
   return lineHash(hasContent(bytes) ? bytes.subarray(contentStart(bytes)) : Buffer.alloc(0));
 }
 
-/** As earlier releases stored it: headers are not skipped. */
+/** The hash that earlier releases stored: headers are not skipped. */
 export function earlierFirstLineHash(bytes: Buffer): string {
   return lineHash(bytes.subarray(endOfHole(bytes, 0)));
 }

@@ -13,7 +13,7 @@ import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 export interface ChunkPlace {
   length: number;
   linesStart: number;
-  /** Of the first line, in the chunk. */
+  /** The number of the first line in the chunk. */
   firstNumber: number;
 }
 
@@ -21,7 +21,7 @@ export interface ChunkPlace {
 export interface ChunkTask extends ChunkPlace {
   memory: ArrayBuffer;
   now: number;
-  /** The ID of the chunk before; null: it is the previous task. */
+  /** The ID of the chunk before; null if that chunk is the previous task. */
   after: string | null;
 }
 
@@ -30,7 +30,7 @@ export interface ParsedChunk extends ChunkPlace {
   memory: ArrayBuffer;
   lineEnds: number;
   digests: ChunkDigests;
-  /** Of the reader, after the chunk. */
+  /** The state of the reader after the chunk. */
   readerState: string;
   records: PackedRecords;
   outcome: ReadLines['outcome'];
@@ -105,8 +105,8 @@ export function readLines({ records, outcome, examples }: ParsedChunk, linesBefo
 }
 
 /**
- * Records in arrays: objects take ten times as long to pass on. Access lines of one host and second are the same object,
- * and one entry.
+ * Records as arrays, because objects take ten times as long to pass on. Access lines of one host and second share one
+ * object, and are one entry.
  */
 export interface PackedRecords {
   times: Float64Array;
@@ -117,7 +117,7 @@ export interface PackedRecords {
   details: AttackDetails[];
 }
 
-/** The fields of an entry. How many records in a row are this one: */
+/** The fields of an entry: first the number of consecutive records that are this object. */
 const REPEATS = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;
@@ -139,7 +139,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   const hostIds: string[] = [];
   const details: AttackDetails[] = [];
   for (const [i, start] of runs.entries()) {
-    // Within the length, so there is one.
+    // The index is within the length.
     const record = records[start] as LogRecord;
     times[i] = record.time;
     const at = FIELDS * i;

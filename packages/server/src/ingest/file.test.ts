@@ -140,7 +140,7 @@ test('a stopped run resumes after the chunks that were being counted', async () 
   const content = Array.from({ length: 1_200 }, (_, i) => line(i, 10_000)).join('');
   expect(await run(content, 9, 2)).toHaveLength(2);
   const again = (await run(content, 9)).map(({ kind }) => kind);
-  // Two that were reported, and eight that were under way.
+  // Two chunks that were reported, and eight that were under way.
   expect(again).toEqual([...Array(10).fill('seen'), 'counted', 'counted']);
   expect(await requests()).toBe(1_200);
 });

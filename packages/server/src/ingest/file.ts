@@ -27,18 +27,18 @@ export interface FileIngest extends FileSource {
 
 export type FileProgress =
   | { kind: 'counted'; bytes: number; lines: number; outcome: Outcome }
-  /** Counted by an earlier run. */
+  /** An earlier run has counted these bytes. */
   | { kind: 'seen'; bytes: number; lines: number }
-  /** The last line has no end and is no record. It may be half written, so it is left for the next run. */
+  /** The last line has no end and is not a record. It may be half written, so it is left for the next run. */
   | { kind: 'unfinished'; bytes: number; line: number };
 
 /** Another process counts the same file. Nothing was counted twice; a new run counts the rest. */
 export class FileConflict extends Error {}
 
 /**
- * Batches that may be under way, and their records. Chunks are committed while the next ones are read, which saves a
- * third of the time where the disk is slow; those that wait share a commit, which saves a tenth of the work. No commit
- * takes more records, and those of short events take 100 bytes each.
+ * How many batches may be under way, and how many records they may have. Chunks are committed while the next ones are
+ * read, which saves a third of the time where the disk is slow; those that wait share a commit, which saves a tenth of the
+ * work. No commit takes more records, and those of short events take 100 bytes each.
  */
 const COUNTING_MAX = 8;
 const COUNTING_RECORDS_MAX = 50_000;
@@ -54,7 +54,7 @@ interface FileOptions {
   eager?: boolean;
   /** Read chunks in other threads where the result is the same. */
   parsers?: ChunkParsers | undefined;
-  /** What is still to be read, also of other files; 0 if it is unknown. */
+  /** How many bytes are still to be read, including other files; 0 if unknown. */
   bytesLeft?: () => number;
 }
 
@@ -73,7 +73,7 @@ export async function* ingestFile(
   let isBegun = false;
   /** Resolves when the latest batch has been handed to the store. */
   let handedOver: Promise<unknown> = Promise.resolve();
-  /** Batches under way, in their order. */
+  /** Batches under way, in order. */
   const counting: { records: number; counted: Promise<FileProgress> }[] = [];
   let ahead: ReadAhead | null = null;
   const peek = (n: number) => bytes.peek(n);
@@ -93,7 +93,7 @@ export async function* ingestFile(
     lines += chunkLines;
     const appending = appendInOrder(read, { project, source, id, link, ...followed });
     const counted = appending.then((result): FileProgress => {
-      if (result.kind !== 'counted') throw new FileConflict('another process counts the same file');
+      if (result.kind !== 'counted') throw new FileConflict('another process is counting the same file');
       return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: result.outcome };
     });
     counted.catch(() => {});

@@ -515,7 +515,7 @@ test('finished files are not read again after a restart or compression', async (
   };
   const again = follower();
   for (let i = 0; i < 10; i++) await lookAll(again);
-  // Once for the live file.
+  // One query, for the live file.
   expect(queries).toBe(1);
   await again.close();
 });
@@ -648,7 +648,7 @@ test('a link to the newest dated file is followed from file to file', async () =
 test.each(['numbered', 'compressed'])(
   'rotated files beside the target of a link are counted (%s)',
   async (kind) => {
-    // As kubelet does it.
+    // The layout of kubelet.
     const pods = mkdtempSync(join(directory, 'pods-'));
     const target = join(pods, '0.log');
     const rotated = (time: number) => {
@@ -770,7 +770,7 @@ test('a file that grows in many small steps has one chunk', async () => {
   await one.close();
 });
 
-/** Crashes during a look, after so many appends; the one that fails may be stored or not. */
+/** Crashes during a look, after this many appends; the one that fails may be stored or not. */
 async function crash(one: Follower, appends: number, isStored: boolean): Promise<void> {
   const { append } = store;
   let left = appends;

@@ -64,7 +64,7 @@ export class Follower {
   readonly #options: FollowOptions;
   readonly #path: string;
   #live: Tail | null = null;
-  /** Rotated, but possibly still being written to. */
+  /** Files that are rotated, but possibly still being written to. */
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
   #followed: FollowedState | null = null;
@@ -84,7 +84,7 @@ export class Follower {
     this.#path = resolve(options.path);
   }
 
-  /** Counts new lines, once per call. True if there may be more right away. */
+  /** Counts the new lines once. Returns true if there may already be more. */
   async look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
@@ -222,7 +222,7 @@ export class Follower {
     }
   }
 
-  /** True if the file is kept open because a process may still write to it. */
+  /** Returns true if the file is kept open, because a process may still write to it. */
   async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
     const { identity, isCompressed } = await identify(handle);
     if (identity === null) {
@@ -291,7 +291,7 @@ export class Follower {
     }
     if (read === 'truncated') return tail.locate(true);
     if (stop.aborted || now() - file.grownAt < RETIRE_MS) return;
-    // Before the last read, so that a later write makes the file look unfinished.
+    // Read before the last lines, so that a later write makes the file look unfinished.
     const { mtimeMs, size } = await tail.stat();
     if (!(await tail.finish())) return;
     const hash = await tail.firstLineHash();
@@ -344,7 +344,7 @@ export class Follower {
     return timesMs;
   }
 
-  /** Whether a file that could not be read has changed, and is not changing any more. */
+  /** Whether a file that could not be read has changed, and is no longer changing. */
   async #failureChanged(): Promise<boolean> {
     for (const [id, { path, ctimeMs, isFinal }] of this.#failed) {
       const now = await stat(path).catch(() => null);
@@ -441,7 +441,7 @@ export class Follower {
 
 const UNSUPPORTED_COMPRESSION = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
 
-/** By the system clock, which file times come from. */
+/** Uses the system clock, because file times come from it. */
 function isRecent(timeMs: number, withinMs: number): boolean {
   return Math.abs(Date.now() - timeMs) < withinMs;
 }

@@ -7,7 +7,7 @@ export const LINE_BYTES_MAX = 1_048_576;
 /** Lines that are counted in one transaction. The longest line fits into a chunk. */
 export const CHUNK_BYTES_MAX = LINE_BYTES_MAX;
 
-/** Bounds the transaction of a pushed chunk: some 50 ms if each line has another host and another minute. */
+/** Bounds the transaction of a pushed chunk: about 50 ms if each line has a different host and minute. */
 export const CHUNK_LINES_MAX = 2_048;
 
 const NEWLINE = 0x0a;
@@ -44,7 +44,7 @@ export function countLineEnds(bytes: Buffer): number {
 export function endOfHole(bytes: Buffer, from: number, end = bytes.length): number {
   let at = from;
   if (bytes[at] !== NUL) return at;
-  // A hole can have gigabytes; comparing whole blocks takes a tenth of the time.
+  // A hole can be gigabytes long; comparing whole blocks takes a tenth of the time.
   const step = ZEROS.length;
   while (at + step <= end && bytes.compare(ZEROS, 0, step, at, at + step) === 0) at += step;
   while (at < end && bytes[at] === NUL) at++;
@@ -80,7 +80,7 @@ export function hasContent(bytes: Buffer): boolean {
   return rest.length > 0 && (rest[0] !== HASH_SIGN || rest.length >= HEADER_LINE_BYTES_MAX);
 }
 
-/** Whether the bytes after these continue a line; `before` is the same for these bytes. A hole begins no line. */
+/** Whether the bytes after these continue a line; `before` says whether these bytes do. A hole begins no line. */
 export function endsInsideLine(bytes: Buffer, before: boolean): boolean {
   if (endOfHole(bytes, 0) === bytes.length) return before;
   let end = bytes.length;
@@ -135,7 +135,7 @@ export function cutLines(
   insideLine: boolean,
   firstNumber: number,
 ): { bytes: Buffer; lines: Iterable<Line> } {
-  // If inside a line: the rest of one that was counted, or dropped for its length, when its beginning was read.
+  // The rest of a line that was counted, or dropped for its length, when its beginning was read.
   const rest = insideLine ? nextLineStart(window) : 0;
   if (insideLine || wholeLines > 0 || window.length === 0) {
     const bytes = window.subarray(0, Math.max(rest, wholeLines));

@@ -4,14 +4,15 @@ import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
 /**
- * A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. So it starts when as
- * many chunks have been read, or are to be read. Not before the first one: it shows whether its lines need others.
+ * A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. So threads start when
+ * about as many chunks have been read, or are to be read; but not before the first chunk, which shows whether its lines
+ * depend on each other.
  */
 const CHUNKS_BEFORE_START = 16;
 const CHUNKS_BEFORE_EARLY_START = 2;
 const BYTES_TO_START_EARLY = 64 * CHUNK_BYTES_MAX;
 
-/** Chunks without a state after one that was read in vain: otherwise, the next ones might be, too. */
+/** How many chunks to read without threads after one was read in vain: the next ones might be, too. */
 const CHUNKS_OF_PAUSE = 16;
 
 /** Reading is about half of the work. The other half is done in order, and keeps up with three threads at most. */
@@ -23,8 +24,8 @@ export class ThreadFailed extends Error {}
 /** Reads chunks in other threads. */
 export interface ChunkParsers {
   /**
-   * Chunks that may be under way at the same time; 0 if the next chunk should be read without these parsers. To be
-   * called once for each chunk that is read without them. `bytesLeft`: what is still to be read, 0 if unknown.
+   * How many chunks may be under way at the same time; 0 if the next chunk should be read without these parsers. Call it
+   * once for each chunk that is read without them. `bytesLeft` is what is still to be read, 0 if unknown.
    */
   capacity(bytesLeft: number): number;
   /** Results could not be used: there is no capacity for the next chunks. */
@@ -42,7 +43,7 @@ export interface ThreadData {
 
 interface Thread {
   worker: Worker;
-  /** Tasks are answered in their order. */
+  /** The thread returns results in the order of the tasks. */
   tasks: { resolve(parsed: ParsedChunk): void; reject(error: unknown): void }[];
 }
 
@@ -82,7 +83,7 @@ export class ParserThreads implements ChunkParsers {
       this.#pausedFor--;
       return 0;
     }
-    // Two for each thread, one of which waits, and two that wait for their turn; 1 MiB each, and 1 MiB for its records.
+    // Two for each thread, one of which waits, and two results that wait for their turn. Each takes 2 MiB with its records.
     return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
   }
 
@@ -123,7 +124,7 @@ export class ParserThreads implements ChunkParsers {
       else thread.tasks.shift()?.resolve(message);
     });
     worker.on('error', (error) => this.#fail(error));
-    // Also after `close`: nobody may wait for a thread that has ended.
+    // Even after `close`: nobody may wait for a thread that has ended.
     worker.on('exit', (status) => this.#fail(`status ${status}`));
   }
 

@@ -7,9 +7,9 @@ import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './ba
 import type { LogRecord } from './formats/format.ts';
 
 export interface Limits extends ReadLimits {
-  /** Host names registered from logs, per project. Traffic of others counts in the project's total only. */
+  /** Host names registered from logs, per project. Traffic of further hosts counts in the project's total only. */
   hostsMax: number;
-  /** Sources per project. Batches of a new source beyond it are refused. Absent: no limit. */
+  /** Sources per project; no limit if absent. Batches of further sources are refused. */
   sourcesMax?: number | undefined;
 }
 
@@ -46,7 +46,7 @@ export class Pipeline extends BatchReader {
     let isUnregistered = false;
     for (let i = 0; i < records.length; i++) {
       if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
-      // Within the length, so there is one.
+      // The index is within the length.
       const record = records[i] as LogRecord;
       if (record !== last) {
         const { host, hostId } = record;
@@ -69,7 +69,7 @@ export class Pipeline extends BatchReader {
     const { name, format } = batch.source;
     const { sourcesMax } = this.#limits;
     if (sourcesMax !== undefined) await this.#admitSource(batch.project, name, sourcesMax);
-    // For `auto`, store what was found.
+    // For `auto`, store the formats that were found.
     const source = { name, format: format === 'auto' ? mergeFormats(Object.keys(outcome.formats)) : format };
     const appended = await this.#store.append({
       ...batch,
@@ -99,7 +99,7 @@ export class Pipeline extends BatchReader {
     }
     if (!names.has(name) && names.size >= max) {
       throw new SourceLimitReached(
-        `source '${name}' is new, but the project has its limit of ${max} sources: ` +
+        `source '${name}' is new, but the project has reached its limit of ${max} sources: ` +
           'use one of them, or raise --sources-max',
       );
     }
@@ -141,7 +141,7 @@ interface ProjectSources {
 const SOURCES_AGE_MS_MAX = 10_000;
 const PROJECTS_MAX = 1_000;
 
-/** Handled before other work gets a turn, so that a batch of a million hosts does not block the process: some ms. */
+/** How much is processed, in a few ms, before other work gets a turn: a batch of a million hosts must not block it. */
 const RECORDS_PER_TURN = 20_000;
 const NAMES_PER_TURN = 5_000;
 

@@ -84,7 +84,7 @@ async function ingest(
   }
 }
 
-/** What base64 of a longer text contains: without the characters that also depend on the text around it. */
+/** The base64 of a text inside a longer one, without the characters that also depend on the text around it. */
 function inBase64(text: string): string[] {
   return [0, 1, 2].map((offset) => {
     const encoded = Buffer.from('x'.repeat(offset) + text).toString('base64');

@@ -21,7 +21,7 @@ const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
 const LIMITS: Limits = { retentionMs: 180 * 86_400_000, hostsMax: 5 };
 const AUTO: ReaderOptions = { format: 'auto' };
 
-/** In this thread, but with messages that are copied, and results that arrive in any order. */
+/** Parses in this thread, but with copied messages, and results that arrive in any order. */
 class TestParsers implements ChunkParsers {
   readonly #parser: ChunkParser;
   readonly #capacity: number;
@@ -53,7 +53,7 @@ class TestParsers implements ChunkParsers {
 
   returnMemory(memory: ArrayBuffer): void {
     this.underWay--;
-    // A caller that still uses it must not get away with it.
+    // Overwritten, so that a caller that still uses it fails.
     new Uint8Array(memory).fill(0x21);
   }
 

@@ -80,7 +80,7 @@ export class ReadAhead {
 
   async #fill(): Promise<void> {
     while (!this.#hasEnded && this.#parsing.length < this.#capacity) {
-      // One byte more: then the next line does not fit, and a later chunk never extends this one.
+      // If there is one byte more, the next line does not fit, and later bytes never extend this chunk.
       const visible = await this.#bytes.peek(CHUNK_BYTES_MAX + 1);
       if (this.#hasEnded) return;
       const window = visible.subarray(0, CHUNK_BYTES_MAX);

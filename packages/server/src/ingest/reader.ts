@@ -26,9 +26,9 @@ export type FormatName = (typeof FORMAT_NAMES)[number];
 
 export interface ReaderOptions {
   format: FormatName;
-  /** For logs that do not name the host. */
+  /** The host for logs that do not name one. */
   host?: string | undefined;
-  /** For logs that do not name their time zone. UTC by default. */
+  /** The time zone for logs that do not name one. UTC by default. */
   zone?: LocalZone | undefined;
   overrides?: Overrides | undefined;
   /** The format of access lines, as configured in the web server. No other lines are read. */
@@ -81,7 +81,7 @@ interface State {
 const DASH = 0x2d;
 
 export class LineReader {
-  /** For lines that name no host. */
+  /** The host of lines that name none. */
   readonly host: string | undefined;
   readonly #context: Context;
   readonly #textFormats;
@@ -98,7 +98,7 @@ export class LineReader {
   readonly #blocks: Map<string, OpenBlock>;
   /** The stream has an error log, into which clients can write whole lines, so a boundary proves nothing. */
   #mixed: boolean;
-  /** Of the current line, for `explain`. */
+  /** The number of the current line, for `explain`. */
   #number: number | undefined;
 
   constructor(options: ReaderOptions, state: State, counted: CountedRequests | undefined) {
@@ -130,7 +130,7 @@ export class LineReader {
 
   /** `layers`: the number of wrappers that were removed. */
   #readWrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
-    // First, because a block contains request bodies, and a line in a body may look wrapped.
+    // Open blocks come first, because they contain request bodies, and a line in a body may look wrapped.
     if (this.#blocks.has(origin)) return this.#readBlock(line, origin, layers, now);
     return this.#readUnwrapped(line, origin, layers, now);
   }
@@ -162,8 +162,8 @@ export class LineReader {
   }
 
   /**
-   * Returns pending records: all of them, or those without a new line since `before`. `partsBefore` is the same for
-   * parts of lines, whose rest may come in the next request.
+   * Returns pending records: all of them, or those without a new line since `before`. `partsBefore` applies to parts of
+   * lines, whose rest may come in the next request.
    */
   flush(before = Number.POSITIVE_INFINITY, partsBefore = before): Parsed[] {
     const unfinished = this.#unwrapper.flush(partsBefore - BLOCK_MS_MAX);

@@ -8,10 +8,10 @@ import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './che
 import { hasContent } from './lines.ts';
 import { fileId, readAt, readFirstLine } from './tail.ts';
 
-/** Hourly rotation for a month. The store keeps some 100 bytes for each. */
+/** Enough for hourly rotation over a month. The store keeps about 100 bytes for each file. */
 export const ROTATED_FILES_MAX = 1_000;
 
-/** The compressed first line takes no more than this, including the headers of gzip and of a deflate block. */
+/** The compressed first line is not longer than this, including the headers of gzip and of a deflate block. */
 const COMPRESSED_BYTES = 2 * FIRST_LINE_BYTES_MAX;
 
 export interface RotatedFile {
@@ -22,11 +22,11 @@ export interface RotatedFile {
   /** Changes with content, name, owner and permissions. */
   ctimeMs: number;
   bytes: number;
-  /** Rotation gives such names. A file with another one, like `access.log.bak`, may be anything. */
+  /** Whether rotation gives such names. A file with another name, such as `access.log.bak`, may be anything. */
   hasRotatedName: boolean;
 }
 
-/** Oldest first, and at most the newest ROTATED_FILES_MAX. */
+/** The newest ROTATED_FILES_MAX rotated files, oldest first. */
 export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
   // cronolog and rotatelogs make the path a link to the newest file.
   const live = await stat(path).catch(() => null);
@@ -85,7 +85,7 @@ export function nameKind(other: string, name: string): 'rotated' | 'other' | nul
   return DATE.test(plain.slice(stem.length, -extension.length)) ? 'rotated' : null;
 }
 
-/** Compression keeps the time. Of equal times, a higher number is older and a later date is newer. */
+/** Compression keeps the time. At equal times, a higher number is older and a later date is newer. */
 function oldestFirst(a: RotatedFile, b: RotatedFile): number {
   if (a.mtimeMs !== b.mtimeMs) return a.mtimeMs - b.mtimeMs;
   const numbers = [a, b].map((file) => /\.(\d{1,5})(\.gz)?$/.exec(file.path)?.[1]);
@@ -96,7 +96,7 @@ function oldestFirst(a: RotatedFile, b: RotatedFile): number {
 /** Recognizes a file under another name, compressed or not. */
 export interface FileIdentity {
   hash: string;
-  /** As earlier releases stored it. */
+  /** The hash that earlier releases stored. */
   earlierHash: string;
 }
 

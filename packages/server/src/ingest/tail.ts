@@ -55,7 +55,7 @@ export class Tail {
     return tail;
   }
 
-  /** Of the counted lines, which a truncated file no longer has; null before anything is counted. */
+  /** The hash of the first counted line, which a truncated file no longer has; null before anything is counted. */
   get countedFirstLineHash(): string | null {
     return this.#progress.firstLineHash;
   }
@@ -135,7 +135,7 @@ export class Tail {
     const { ingest, pipeline, counted, begin } = this.#options;
     const progress = this.#progress;
     if (bytes.length === 0 && flush === 'aged' && !pipeline.hasAged(progress.reader)) return true;
-    // A copy: if the append fails, the lines are read again at the next look.
+    // A copy of the reader: if the append fails, the lines are read again at the next look.
     const reader = createReader(ingest.reader, progress.reader.state());
     const read = pipeline.read(lines, reader, flush);
     if (bytes.length === 0 && isEmpty(read)) return true;

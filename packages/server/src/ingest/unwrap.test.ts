@@ -126,7 +126,7 @@ const WRAPS: Record<string, Wrap> = {
 
 const uncut = (line: string) => [line];
 
-/** Between characters: a character that a runtime splits is already replaced in its output. */
+/** Cuts between characters: a character that a runtime splits is already replaced in its output. */
 function cutEvery(line: string, lengths: readonly number[]): string[] {
   const found: string[] = [];
   const characters = [...line];
@@ -148,7 +148,7 @@ function withoutWrappers(parsed: readonly Parsed[]): Parsed[] {
   return parsed.map(({ wrapper: _, ...each }) => each);
 }
 
-/** In any order, because the content of two streams does not depend on how they were mixed. */
+/** Sorted, because the content of two streams does not depend on how they were mixed. */
 function sorted(parsed: readonly Parsed[]): string[] {
   return withoutWrappers(parsed)
     .map((each) => JSON.stringify(each))

@@ -23,7 +23,7 @@ interface Unwrapped {
 /** The origin of a line without a wrapper. */
 export const BARE = '';
 
-/** A wrapper in a wrapper, and the length before a syslog message. */
+/** Enough for a wrapper in a wrapper, and the length before a syslog message. */
 export const LAYERS_MAX = 3;
 
 /** Streams with an incomplete line at the same time: a container has two streams. */
@@ -43,7 +43,7 @@ export type PartsState = [origin: string, touched: number, text: string | null][
 export class Unwrapper {
   /** The most recently extended stream comes last. */
   readonly #parts = new Map<string, Parts>();
-  /** Of all parts together: at most LINE_BYTES_MAX, so that the state stays small. */
+  /** The length of all parts together: at most LINE_BYTES_MAX, so that the state stays small. */
   #bytes = 0;
 
   constructor(state: PartsState = []) {
@@ -198,7 +198,7 @@ function fromTimestamp(line: string): Wrapped | null {
 }
 
 /**
- * `<13>Nov 15 12:02:15 host nginx[123]: line`. In files of rsyslog without the priority, or with an ISO 8601 time. nginx
+ * `<13>Nov 15 12:02:15 host nginx[123]: line`. Files of rsyslog have no priority, and may have an ISO 8601 time. nginx
  * and Docker can omit the host; rsyslog omits the colon of messages received as RFC 5424.
  */
 const SYSLOG =
@@ -240,7 +240,7 @@ function structuredDataEnd(line: string, start: number): number {
   return at;
 }
 
-/** rsyslog writes a tab as `#011`. Replaced only where Caddy writes tabs: elsewhere a client may have sent it. */
+/** rsyslog writes a tab as `#011`. It is restored only where Caddy writes tabs: elsewhere a client may have sent it. */
 const ESCAPED_TABS = /^(\d{4}\/\d\d\/\d\d [\d:.]{8,18})#011([A-Z]{1,8})#011([\w.]{0,64})#011/;
 
 function syslog(stream: string, text: string): Wrapped {
@@ -280,7 +280,7 @@ function isDigit(code: number): boolean {
 
 const REPLACEMENT = Buffer.from('\ufffd');
 
-/** Limit the time that a malicious line can take. */
+/** These limit the time that a malicious line can take. */
 const REPLACEMENTS_MAX = 1_000;
 const HEADS_TRIED_MAX = 16;
 
@@ -308,7 +308,7 @@ function longestEnd(bytes: Buffer, from: number, shortest: number): number {
   let end = shortest;
   let start = from;
   for (let found = 0; found < REPLACEMENTS_MAX; found++) {
-    // Not further than a replacement character that begins before the end: a line may have thousands of frames.
+    // Searches only for one that begins before the end: a line may have thousands of frames.
     const at = bytes.subarray(start, end + REPLACEMENT.length - 1).indexOf(REPLACEMENT);
     if (at === -1) break;
     start += at + REPLACEMENT.length;

@@ -17,10 +17,7 @@ const UNKNOWN =
   'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
 
 /** Why a change was refused, without details for clients that must not see more. */
-export type WriteTrouble =
-  | 'the disk is full'
-  | 'the disk is full or fails'
-  | 'another process holds the write lock';
+type WriteTrouble = 'the disk is full' | 'the disk is full or fails' | 'another process holds the write lock';
 
 /** The transaction was rolled back, unless `outcomeUnknown`. */
 export class CommitFailed extends Error {
@@ -38,7 +35,7 @@ export class CommitFailed extends Error {
   }
 }
 
-export interface CommitterOptions {
+interface CommitterOptions {
   path: string;
   root: () => RootDatabase;
   /** Reopens the file: after a failed write of its header LMDB refuses even reads. */

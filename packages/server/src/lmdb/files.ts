@@ -22,7 +22,7 @@ import { dirname, join, resolve } from 'node:path';
 import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
 import { CommitFailed, isLmdbError } from './commit.ts';
 
-export interface LmdbFile {
+interface LmdbFile {
   root: RootDatabase;
   table<V, K extends Key>(name: string, options: DatabaseOptions): Database<V, K>;
 }
@@ -179,7 +179,7 @@ function tighten(path: string, dryRun: boolean): string[] {
 
 /** Room for thousands of identity changes, and for other programs. */
 const RESERVED_BYTES_MAX = 64 * 1_048_576;
-/** Of a small file system, this share. */
+/** On a small file system, this share is reserved. */
 const RESERVED_SHARE = 0.05;
 const MEASUREMENT_AGE_MS_MAX = 1_000;
 

@@ -47,11 +47,11 @@ export async function collectMetrics(
   return metrics.json();
 }
 
-/** What the primary needs of a worker process. */
+/** What the primary needs from a worker process. */
 interface ScrapedWorker {
   id: number;
   isConnected(): boolean;
-  /** Asks for its metrics, with those of the store or without. */
+  /** Asks for its metrics, with or without those of the store. */
   request(includesStore: boolean): void;
 }
 
@@ -90,7 +90,7 @@ export class WorkerMetrics {
     this.#complete(worker);
   }
 
-  /** Concurrent scrapes share one. Of a worker that does not respond in time, the latest metrics are used. */
+  /** Concurrent scrapes share one request. If a worker does not respond in time, its latest metrics are used. */
   collect(): Promise<MetricsJson[]> {
     this.#scrape ??= this.#request().finally(() => {
       this.#scrape = null;

@@ -182,7 +182,7 @@ describe('metrics of the store', () => {
     expect(json.find(({ name }) => name === 'wafstat_requests_total')?.values).toHaveLength(1);
   });
 
-  test('show a series that appears later with zero first, so that its increase includes its first events', async () => {
+  test('show a series that appears later as zero first, so that its increase includes its first events', async () => {
     const store = memoryStore(() => START);
     const scrape = follow(store);
     await scrape();
@@ -246,7 +246,7 @@ describe('metrics of the store', () => {
     );
   });
 
-  test('have hosts up to the limit, the oldest first, and say how many there are more', async () => {
+  test('have hosts up to the limit, the oldest first, and say how many more there are', async () => {
     let now = START;
     const store = memoryStore(() => now++);
     const ids: string[] = [];

@@ -33,7 +33,7 @@ export interface MetricDescription {
   buckets?: readonly number[];
 }
 
-/** Cached responses take less than a millisecond, queries over many hosts some seconds. */
+/** Cached responses take less than a millisecond, queries over many hosts a few seconds. */
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 /** Queries that wait longer than 0.5 s are shed. */
 const QUEUE_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5];
@@ -68,7 +68,7 @@ const CACHE = explained(CACHES);
 export const METRICS = {
   wafstat_build_info: {
     type: 'gauge',
-    help: 'Always 1. The labels say what runs.',
+    help: 'Always 1. The labels describe the running build.',
     labels: {
       version: 'the version of wafstat',
       node_version: 'the version of Node.js',
@@ -117,16 +117,16 @@ export const METRICS = {
   },
   wafstat_metrics_omitted: {
     type: 'gauge',
-    help: 'Projects, sources and hosts that have no metrics, because there are more than the limit.',
+    help: 'Projects, sources and hosts without metrics, because there are more than the limit.',
     labels: { kind: '`project`, `source` or `host`' },
   },
   wafstat_store_read_failures_total: {
     type: 'counter',
-    help: 'Scrapes that could not read the counts from the store, so that they show older ones.',
+    help: 'Scrapes that show older counts, because the store could not be read.',
   },
   wafstat_store_commit_duration_seconds: {
     type: 'histogram',
-    help: 'Time until a batch of this service was durable. Those of wafstat ingest and wafstat follow are not included.',
+    help: 'Time until a batch of this service was durable. Batches of wafstat ingest and wafstat follow are not included.',
     buckets: DURATION_BUCKETS,
   },
   wafstat_store_commit_failures_total: {
@@ -135,7 +135,7 @@ export const METRICS = {
   },
   wafstat_store_writable: {
     type: 'gauge',
-    help: 'Whether the store accepts changes: 1 if so, 0 if not, for example because the disk is full.',
+    help: 'Whether the store accepts changes (1) or not (0), for example because the disk is full.',
   },
   wafstat_store_file_bytes: {
     type: 'gauge',
@@ -144,7 +144,7 @@ export const METRICS = {
   },
   wafstat_filesystem_free_bytes: {
     type: 'gauge',
-    help: 'Free space for the data directory.',
+    help: 'Free space in the file system of the data directory.',
   },
   wafstat_filesystem_size_bytes: {
     type: 'gauge',
@@ -177,12 +177,12 @@ export const METRICS = {
   },
   wafstat_cache_hits_total: {
     type: 'counter',
-    help: 'Lookups that a cache could answer.',
+    help: 'Cache lookups that found an entry.',
     labels: { cache: CACHE },
   },
   wafstat_cache_misses_total: {
     type: 'counter',
-    help: 'Lookups that a cache could not answer.',
+    help: 'Cache lookups that found no entry.',
     labels: { cache: CACHE },
   },
   wafstat_cache_entries: {
@@ -226,7 +226,7 @@ export function createMetrics(build: { version: string; store: string }) {
   const logins = counter('wafstat_failed_logins_total');
   const queue = histogram('wafstat_query_queue_duration_seconds');
   const http = histogram('wafstat_http_request_duration_seconds');
-  // From zero, so that rates see the first one.
+  // Counters start at zero, so that rates include the first increase.
   for (const reason of Object.keys(SHED_REASONS)) shed.inc({ reason }, 0);
   for (const reason of Object.keys(LOGIN_REASONS)) logins.inc({ reason }, 0);
 
@@ -253,7 +253,7 @@ export function createMetrics(build: { version: string; store: string }) {
     gauge,
     registry,
 
-    /** A hook for the end of a response: 0.7 us. */
+    /** A hook for the end of each response. Takes 0.7 us. */
     onResponse(request: FastifyRequest, reply: FastifyReply): void {
       const { url } = request.routeOptions;
       const isKnown = url !== undefined && !request.is404;
@@ -304,7 +304,7 @@ function isLoginReason(reason: string): reason is LoginReason {
   return Object.hasOwn(LOGIN_REASONS, reason);
 }
 
-/** The usual metrics of a process, less those whose names break the conventions of Prometheus. */
+/** The usual metrics of a process, except those whose names break the conventions of Prometheus. */
 export function collectProcessMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry });
   for (const { name } of registry.getMetricsAsArray()) {
@@ -313,7 +313,7 @@ export function collectProcessMetrics(registry: Registry): void {
   const start = new Gauge({
     name: 'process_start_time_seconds',
     help: 'Start time of the process since the epoch.',
-    // Of several workers, the primary is the oldest.
+    // If there are several workers, the primary is the oldest.
     aggregator: 'min',
     registers: [registry],
   });

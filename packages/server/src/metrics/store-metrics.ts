@@ -13,7 +13,7 @@ import {
 } from '../store/store.ts';
 import type { Metrics } from './metrics.ts';
 
-/** Attackers with the role `ingest` can create sources, and administrators projects. */
+/** Bounds the metrics: users with the role `ingest` can create sources, and administrators can create projects. */
 const PROJECTS_MAX = 1_000;
 const SOURCES_MAX = 1_000;
 const MIN_AGE_MS = 1_000;
@@ -30,7 +30,7 @@ export interface ProjectLabels {
 interface StoreMetricsOptions {
   store: Store;
   metrics: Metrics;
-  /** Null: the project has been deleted. */
+  /** Null if the project has been deleted. */
   labelsOf(project: string): ProjectLabels | null;
   /** The names of the log formats. */
   formats: readonly string[];
@@ -91,15 +91,16 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
   };
 }
 
-/** `wasOmitted`: in the reading before, because of the limit. */
+/** `wasOmitted`: whether the previous reading left it out because of the limit. */
 type LabelledProject = ProjectSources & { labels: ProjectLabels; wasOmitted: boolean };
 
 /**
  * A counter that follows totals of the store. It starts at zero: after a restart, Prometheus takes the whole value of a
- * counter as its increase. A series that appears later is zero in its first scrape, so that rates see its first events.
- * What existed when the service started, or was over a limit before, starts with its total of now: its past is no increase.
+ * counter as its increase. A series that appears later is zero in its first scrape, so that rates include its first
+ * events. What existed when the service started, or was over a limit before, starts with its current total: its past is
+ * not an increase.
  */
-class Following {
+class StoreCounter {
   readonly #counter: Counter;
   readonly #totals = new Map<string, number>();
   readonly #series = new Set<string>();
@@ -109,7 +110,7 @@ class Following {
   }
 
   /** `key` identifies the total. Its labels may change, for example when a source sends another format. */
-  follow(key: string, labels: Readonly<Record<string, string>>, total: number, existed: boolean): void {
+  update(key: string, labels: Readonly<Record<string, string>>, total: number, existed: boolean): void {
     const series = JSON.stringify(labels);
     const isNew = !this.#series.has(series);
     this.#series.add(series);
@@ -123,19 +124,19 @@ class Following {
 
 /** Requests and attacks by project, and by host if wanted. */
 function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetricsOptions) {
-  const requests = new Following(metrics.counter('wafstat_requests_total'));
-  const attacks = new Following(metrics.counter('wafstat_attacks_total'));
-  const blocked = new Following(metrics.counter('wafstat_blocked_attacks_total'));
-  const hostRequests = new Following(metrics.counter('wafstat_host_requests_total'));
-  const hostAttacks = new Following(metrics.counter('wafstat_host_attacks_total'));
-  const ranges = new Map<string, CountedRange>();
+  const requests = new StoreCounter(metrics.counter('wafstat_requests_total'));
+  const attacks = new StoreCounter(metrics.counter('wafstat_attacks_total'));
+  const blocked = new StoreCounter(metrics.counter('wafstat_blocked_attacks_total'));
+  const hostRequests = new StoreCounter(metrics.counter('wafstat_host_requests_total'));
+  const hostAttacks = new StoreCounter(metrics.counter('wafstat_host_attacks_total'));
+  const totalsByKey = new Map<string, MonotonicTotals>();
   let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function rangeOf(key: string): CountedRange {
-    const range = ranges.get(key) ?? new CountedRange(retentionMs);
-    ranges.set(key, range);
-    return range;
+  function totalsOf(key: string): MonotonicTotals {
+    const totals = totalsByKey.get(key) ?? new MonotonicTotals(retentionMs);
+    totalsByKey.set(key, totals);
+    return totals;
   }
 
   async function countProject(
@@ -144,15 +145,15 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
     now: number,
   ) {
     const existed = isFirst || wasOmitted;
-    const totals = await rangeOf(project).totals(horizon, now, async (edges) => {
+    const totals = await totalsOf(project).read(horizon, now, async (edges) => {
       const series = await store.seriesByCategory({ project, edges });
       return [series.requests, ...series.attacks, ...series.blocked];
     });
-    requests.follow(project, { ...labels }, totals[0] ?? 0, existed);
+    requests.update(project, { ...labels }, totals[0] ?? 0, existed);
     for (const [i, category] of CATEGORIES.entries()) {
       const key = `${project} ${category}`;
-      attacks.follow(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
-      blocked.follow(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
+      attacks.update(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
+      blocked.update(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
     }
   }
 
@@ -164,13 +165,13 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   ) {
     const key = `${project} ${host.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    const [requestTotal = 0, attackTotal = 0] = await rangeOf(key).totals(horizon, now, async (edges) => {
+    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(horizon, now, async (edges) => {
       const series = await store.series({ project, hosts: [host.id], edges });
       return [series.requests, series.attacks];
     });
     const hostLabels = { ...labels, host: host.hostname };
-    hostRequests.follow(key, hostLabels, requestTotal, existed);
-    hostAttacks.follow(key, hostLabels, attackTotal, existed);
+    hostRequests.update(key, hostLabels, requestTotal, existed);
+    hostAttacks.update(key, hostLabels, attackTotal, existed);
   }
 
   return async (projects: readonly LabelledProject[], now: number): Promise<void> => {
@@ -183,10 +184,10 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
       const all = await store.hosts(project.project);
       // The oldest first: which hosts have metrics must not change when one is added.
       all.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
-      const some = all.slice(0, hostsMax - hosts);
-      hosts += some.length;
-      for (const { id } of all.slice(some.length)) others.add(`${project.project} ${id}`);
-      for (const host of some) await countHost(project, host, horizon, now);
+      const measured = all.slice(0, hostsMax - hosts);
+      hosts += measured.length;
+      for (const { id } of all.slice(measured.length)) others.add(`${project.project} ${id}`);
+      for (const host of measured) await countHost(project, host, horizon, now);
     }
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, others.size);
     omitted = others;
@@ -198,7 +199,7 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
  * Totals that never decrease, although retention deletes old events: what is about to be deleted is read once more, in
  * the same snapshot as the rest, and then kept here. Late events of the last two hours before the horizon are missed.
  */
-class CountedRange {
+class MonotonicTotals {
   readonly #retentionMs: number;
   readonly #leadMs: number;
   readonly #alignMs: number;
@@ -212,20 +213,20 @@ class CountedRange {
     this.#alignMs = this.#leadMs < 2 * HOUR_MS ? MINUTE_MS : HOUR_MS;
   }
 
-  /** `read` returns the points of each series between the edges, from one snapshot. */
-  async totals(
+  /** `readSeries` returns the points of each series between the edges, from one snapshot. */
+  async read(
     horizon: number,
     now: number,
-    read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
+    readSeries: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
     const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
-    // Deletion may be late, and then move the horizon by hours at once. That of a new store is at the epoch.
+    // Deletion may be late, and then move the horizon by hours at once. The horizon of a new store is the epoch.
     const deletedNext = Math.max(horizon, now - this.#retentionMs);
     const next = startAfter(deletedNext);
     const from = this.#from ?? next;
     const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
     const isDue = from < deletedNext + this.#leadMs / 2;
-    const series = await read(isDue ? [from, next, to] : [from, to]);
+    const series = await readSeries(isDue ? [from, next, to] : [from, to]);
     if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
     this.#from = isDue ? next : from;
     return series.map((points, i) => (this.#deleted[i] ?? 0) + (points.at(-1) ?? 0));
@@ -234,23 +235,23 @@ class CountedRange {
 
 /** Records by format and drop reason, and the newest event, of each source. */
 function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
-  const records = new Following(metrics.counter('wafstat_ingest_records_total'));
-  const dropped = new Following(metrics.counter('wafstat_ingest_dropped_records_total'));
+  const records = new StoreCounter(metrics.counter('wafstat_ingest_records_total'));
+  const dropped = new StoreCounter(metrics.counter('wafstat_ingest_dropped_records_total'));
   const newest: Gauge = metrics.gauge('wafstat_source_last_event_timestamp_seconds');
   let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function followSource(
+  function updateSource(
     { project, labels, wasOmitted }: LabelledProject,
     source: Omit<Source, 'hosts'>,
   ): void {
     const format = formatLabel(source.format, formats);
     const key = `${project} ${source.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    records.follow(key, { ...labels, format }, source.events, existed);
+    records.update(key, { ...labels, format }, source.events, existed);
     for (const [reason, total] of Object.entries(source.dropped)) {
       if (!Object.hasOwn(DROP_REASONS, reason)) continue;
-      dropped.follow(`${key} ${reason}`, { ...labels, format, reason }, total, existed);
+      dropped.update(`${key} ${reason}`, { ...labels, format, reason }, total, existed);
     }
     if (source.last_seen !== null) newest.set({ ...labels, source: source.name }, source.last_seen / 1_000);
   }
@@ -258,7 +259,7 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   return (projects: readonly LabelledProject[]): void => {
     newest.reset();
     const all = projects.flatMap((project) => project.sources.map((source) => ({ project, source })));
-    for (const { project, source } of all.slice(0, SOURCES_MAX)) followSource(project, source);
+    for (const { project, source } of all.slice(0, SOURCES_MAX)) updateSource(project, source);
     omitted = new Set(all.slice(SOURCES_MAX).map(({ project, source }) => `${project.project} ${source.id}`));
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted.size);
     isFirst = false;

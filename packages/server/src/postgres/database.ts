@@ -55,10 +55,10 @@ export class Database {
   #server = 0;
   /** Another program handles the connections. */
   #isPooled = false;
-  /** How often a statement got no response. */
-  #silences = 0;
-  /** The number of silences when each connection was made. */
-  readonly #silencesBefore = new WeakMap<pg.PoolClient, number>();
+  /** How many statements got no response in time. */
+  #responseTimeouts = 0;
+  /** The number of response timeouts when each connection was made. */
+  readonly #timeoutsBefore = new WeakMap<pg.PoolClient, number>();
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
@@ -98,11 +98,11 @@ export class Database {
     this.#pool.on('error', () => {});
     this.#pool.on('connect', (client) => {
       client.on('error', () => {});
-      this.#silencesBefore.set(client, this.#silences);
+      this.#timeoutsBefore.set(client, this.#responseTimeouts);
     });
   }
 
-  /** Runs one statement. `responseMs`: how long to wait for the response, if less than for others. */
+  /** Runs one statement. `responseMs` is how long to wait for the response, if not as long as by default. */
   async run<R extends Row>(sql: string, values: readonly Value[] = [], responseMs?: number): Promise<R[]> {
     return this.#with((run) => run<R>(sql, values), responseMs);
   }
@@ -136,8 +136,8 @@ export class Database {
   }
 
   /**
-   * Rejects if statements run in sessions of others, as with PgBouncer in transaction mode: their settings, and so their
-   * tables, may be those of another program.
+   * Rejects if statements run in the sessions of other clients, as with PgBouncer in transaction mode: their settings, and
+   * so their tables, may be those of another program.
    */
   async checkSessions(): Promise<void> {
     await this.#with(async (first) => {
@@ -182,7 +182,7 @@ export class Database {
         const result = await client.query({ ...name, ...limit, text, values: [...values] });
         return result.rows as R[];
       } catch (error) {
-        if ((error as Error).message === READ_TIMEOUT) this.#silences++;
+        if ((error as Error).message === READ_TIMEOUT) this.#responseTimeouts++;
         // The first one is the cause of the others.
         failure ??= this.#failureOf(error);
         throw failure;
@@ -218,13 +218,13 @@ export class Database {
   }
 
   /**
-   * A connection that was made after the last silence. If the server has lost power, the older ones get no response either,
-   * and each would cost the time of a statement.
+   * A connection that was made after the last response timeout. If the server has lost power, older connections get no
+   * response either, and each would cost the time of a statement.
    */
   async #checkOut(): Promise<pg.PoolClient> {
     for (;;) {
       const client = await this.#pool.connect();
-      if (this.#silencesBefore.get(client) === this.#silences) return client;
+      if (this.#timeoutsBefore.get(client) === this.#responseTimeouts) return client;
       client.release(true);
     }
   }
@@ -276,8 +276,8 @@ const LOCK_TIMEOUT = '55P03';
 const UNAVAILABLE = /^(?:08...|57...|53...|40...|25P0[23]|58...|XX...)$/;
 
 /**
- * In one round trip. The settings override those of the server and of the user. Resolves to whether the session is that of
- * a connection pooler: the server has another process number than the one that it has announced.
+ * Prepares a session in one round trip. The settings override those of the server and of the user. Resolves to whether the
+ * session is that of a connection pooler: its process number then differs from the one that was announced.
  */
 async function prepareSession(
   client: pg.ClientBase,
@@ -328,7 +328,7 @@ function getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) 
 
 const names = new Map<string, string>();
 
-/** Prepared once per connection. Statement texts are constants, so there are few. */
+/** The name of a prepared statement, which is prepared once per connection. Statements are constants, so there are few. */
 function nameOf(sql: string): string {
   let name = names.get(sql);
   if (name === undefined) {

@@ -5,7 +5,7 @@ export interface DatabaseUrl {
   servers: readonly { host: string; port: number }[];
   database: string;
   user: string;
-  /** Null: not in the URL. */
+  /** Null if it is not in the URL. */
   password: string | null;
   /** Connect only to a server that accepts writes: the primary. */
   needsPrimary: boolean;
@@ -26,7 +26,7 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     throw new Error('must be a URL like postgres://wafstat@db1.example,db2.example:5432/wafstat');
   }
   const [, user = '', password, hosts = '', database = '', query] = match;
-  // Before messages with parts of the URL: one whose password has a '?' is cut at the wrong place.
+  // Checked before messages quote parts of the URL: a '?' in the password cuts it in the wrong place.
   if (user === '' || database === '') throw new Error('must have a user and a database');
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {

@@ -8,8 +8,8 @@ export interface Count {
   num: number;
 }
 
-/** A part of all keys with a count. `TopList` of the store is about values of attacks. */
-export interface TopCounts<Item = Count> {
+/** The most frequent keys. Not to be confused with `TopList` of the store, which ranks values of attacks. */
+interface TopCounts<Item = Count> {
   /** Distinct keys with a count, before the list is cut. */
   total: number;
   items: Item[];
@@ -20,21 +20,21 @@ export interface BoundedCount extends Count {
   error: number;
 }
 
-/** `total` is the number of different values; `error` and `distinct_is` are those of the store's list. */
+/** `total` is the number of distinct values; `error` and `distinct_is` are those of the store's list. */
 export interface TopAttacks<Item = BoundedCount> extends TopCounts<Item> {
-  /** Attacks that have a value, exact. */
+  /** The exact number of attacks that have a value. */
   attacks: number;
   distinct_is: 'exact' | 'estimate' | 'minimum';
   error: number;
   /** The hours that the counts cover. */
   from: number;
   to: number;
-  /** These are not all hours of the range: it has too much data. */
+  /** The counts do not cover all hours of the range, because it has too much data. */
   shortened?: true;
 }
 
 export interface UrlCount extends BoundedCount {
-  /** Null: without a registered host. Then the name is empty. */
+  /** Null without a registered host. Then the name is empty. */
   host_id: string | null;
   host: string;
 }

@@ -18,9 +18,9 @@ const INTERVALS = [
 
 export interface TimelineQuery extends Range {
   project: string;
-  /** IDs that the project does not have count as zero. Undefined: the whole project. */
+  /** Undefined for the whole project. IDs that the project does not have count as zero. */
   hosts: readonly string[] | undefined;
-  /** Of the local clock. */
+  /** The offset of the local clock from UTC. */
   offsetMs: number;
 }
 

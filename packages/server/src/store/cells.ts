@@ -9,9 +9,8 @@
  * have a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
  * rewriting stored records.
  */
-import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { CATEGORIES, type Category, EVENT_COUNT_MAX, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import type { ChunkPlan } from './levels.ts';
-import { splitCount } from './store.ts';
 
 /**
  * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
@@ -21,11 +20,11 @@ export const REQUESTS = 0;
 export const FIRST_CATEGORY = 1;
 export const FIRST_BLOCKED = 32;
 /**
- * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only in counters, and only if it is above 1: a
- * group with counts but no peak has the peak 1. Cells of these series merge by the larger value.
+ * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only counters have peaks, and only those above 1: a
+ * group with counts but no peak has the peak 1. Merging cells of these series keeps the larger value.
  */
 export const FIRST_PEAK = 64;
-/** For records without a checksum. */
+/** The limit for records without a checksum. */
 const SERIES_MAX = 127;
 
 export const GROUPS = Object.values(OVERVIEW_GROUPS);
@@ -302,6 +301,13 @@ export function* eventsOfCells(
   }
 }
 
+/** Events that add up to this total, for `events`: a single event could exceed EVENT_COUNT_MAX. */
+function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
+  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
+    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
+  }
+}
+
 /** Whether the encoding is valid: the only possible check of a record without a checksum. */
 export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean {
   const reader = new NumberReader(record);
@@ -480,7 +486,7 @@ function mergeSection(
   let cell = -1;
   let pending = false;
   let count = 0;
-  // Cells before the first addition are copied as they are: mostly all of them, because traffic is live.
+  // Cells before the first addition are copied as they are: usually all of them, because traffic is live.
   let copied = start;
   while (!pending && old.at < oldEnd) {
     const token = old.number();

@@ -4,10 +4,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { HOUR_MS, NO_SOURCE, type Store, type TimeRange, wholeHours } from './store.ts';
 
 const DAY_MS = 86_400_000;
-/** Takes edges off every grid, so that exact milliseconds are compared too. */
+/** Moves edges off every grid, so that exact milliseconds are compared too. */
 const ODD_MS = 12_345_678;
 
-/** The target store has counts of its own, which a copy would be added to. Nothing was changed. */
+/** The target store has counts of its own, to which a copy would be added. Nothing was changed. */
 export class CopyConflict extends Error {}
 
 /**
@@ -83,23 +83,25 @@ export async function differences(
   for (let edge = range.from; edge < range.to; edge += DAY_MS + ODD_MS) edges.push(edge);
   edges.push(range.to);
   for (const hosts of [undefined, ...(await one.hosts(project)).map(({ id }) => [id])]) {
-    const of = hosts === undefined ? 'of the project' : `of host ${hosts[0]}`;
-    await compare(`requests and attacks ${of}`, (store) => store.series({ project, hosts, edges }));
-    await compare(`categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
-    await compare(`blocked attacks ${of}`, (store) => store.seriesByCategory({ project, hosts, edges }));
+    const owner = hosts === undefined ? 'the project' : `host ${hosts[0]}`;
+    await compare(`requests and attacks of ${owner}`, (store) => store.series({ project, hosts, edges }));
+    await compare(`categories of ${owner}`, (store) => store.totals({ project, hosts, ...range }));
+    await compare(`blocked attacks of ${owner}`, (store) =>
+      store.seriesByCategory({ project, hosts, edges }),
+    );
   }
   const [lists, otherLists] = [
     await hashTopLists(one, project, range),
     await hashTopLists(other, project, range),
   ];
   for (const hostId of new Set([...lists.keys(), ...otherLists.keys()])) {
-    const of = hostId === null ? 'of the project' : `of host ${hostId}`;
-    if (lists.get(hostId) !== otherLists.get(hostId)) found.push(`the top lists ${of} differ`);
+    const owner = hostId === null ? 'the project' : `host ${hostId}`;
+    if (lists.get(hostId) !== otherLists.get(hostId)) found.push(`the top lists of ${owner} differ`);
   }
   return found;
 }
 
-/** By host ID: a sum of hashes, because stores have the slices in different orders. */
+/** Hashes by host ID. Hashes of slices are added up, because stores have them in different orders. */
 async function hashTopLists(
   store: Store,
   project: string,

@@ -1,4 +1,6 @@
 /** Group commit: items that arrive while a group is being written form the next group. */
+import { type Appended, type Batch, StoreUnavailable } from './store.ts';
+import { weighTopLists } from './top-records.ts';
 
 /** Bounds how long one transaction holds the event loop and the write lock. */
 const GROUP_WEIGHT_MAX = 50_000;
@@ -68,5 +70,34 @@ export class GroupCommit<Item, Result> {
       if (group.length === 1 || failsAll) for (const { reject } of failed) reject(error);
       else for (const one of group) await this.#commitGroup([one]);
     }
+  }
+}
+
+/** One group commit for each project, so that projects do not wait for each other. */
+export class ProjectCommits {
+  readonly #commit: (project: string, batches: readonly Batch[]) => Promise<Appended[]>;
+  readonly #projects = new Map<string, GroupCommit<Batch, Appended>>();
+
+  constructor(commit: (project: string, batches: readonly Batch[]) => Promise<Appended[]>) {
+    this.#commit = commit;
+  }
+
+  append(batch: Batch): Promise<Appended> {
+    const { project } = batch;
+    let commits = this.#projects.get(project);
+    if (commits === undefined) {
+      commits = new GroupCommit<Batch, Appended>(
+        ({ events }) => events.length + weighTopLists(events),
+        (batches) => this.#commit(project, batches),
+        (error) => error instanceof StoreUnavailable,
+      );
+      this.#projects.set(project, commits);
+    }
+    return commits.add(batch);
+  }
+
+  /** Resolves when nothing is waiting or being written. */
+  async idle(): Promise<void> {
+    await Promise.all([...this.#projects.values()].map((commits) => commits.idle()));
   }
 }

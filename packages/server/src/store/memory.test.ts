@@ -6,5 +6,5 @@ async function open(now: () => number) {
   return { store, destroy: () => store.close() };
 }
 
-/** The other stores are compared with this one: here, the cases matter that have no oracle. */
+/** The other stores are compared with this one, so only the cases without an oracle matter here. */
 storeConformance('the memory store', open, { share: 0.6 });

@@ -1,24 +1,19 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { dayOf, isLinkCurrent } from './batches.ts';
+import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
+import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
 import {
   type BatchLink,
   type BatchRecord,
   compareFollowed,
-  compareTopItems,
   coveredHours,
-  dayOf,
-  deletedHostId,
-  derivedId,
   type FollowedPath,
-  freeHostId,
-  groupSources,
   HOUR_MS,
   type Host,
-  isLinkCurrent,
   type NewLink,
   NO_SOURCE,
-  newSource,
   type RetentionNote,
   type Selection,
   type Source,
@@ -28,10 +23,8 @@ import {
   TOP_LISTS,
   type TopListName,
   topKey,
-  updateSource,
-  withoutOldExamples,
 } from './store.ts';
-import { addCount, type CategoryCounts, TopSummary } from './top-lists.ts';
+import { addCount, type CategoryCounts, compareTopItems, TopSummary } from './top-lists.ts';
 import { addToRecords, decodeRecord, type HourAdditions, type Sections } from './top-records.ts';
 
 /** A value of a top list. An attack has up to four of them. */
@@ -48,10 +41,10 @@ interface Project {
   events: Event[];
   mentions: Mention[];
   hosts: Host[];
-  /** Under the IDs of `deletedHostId`. */
+  /** Deleted hosts, under the IDs of `deletedHostId`. */
   deletedHosts: Host[];
   sources: Source[];
-  /** By source name. */
+  /** Batches by source name. */
   batches: Map<string, BatchRecord[]>;
   followed: FollowedPath[];
 }

@@ -30,11 +30,11 @@ function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>
   const minutes = new Map<number, Map<string, number[]>>();
   for (let start = 0, end = 0; start < events.length; start = end) {
     const event = events[start] as Event;
-    // The access lines of one host and second are the same object many times: it is processed once.
+    // Consecutive access lines of one host and second share one event object, which is processed once.
     end = start + 1;
     while (end < events.length && events[end] === event) end++;
     const { time, hostId, count } = event;
-    if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`count is ${count}`);
+    if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`an event has the count ${count}`);
     const minute = Math.floor(time / MINUTE_MS);
     const cell = time - minute * MINUTE_MS;
     let hosts = minutes.get(minute);

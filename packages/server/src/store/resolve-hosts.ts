@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { HostnamesToResolve } from './store.ts';
 
-/** Names that are looked up in one turn of the event loop: some milliseconds. */
+/** Names that are looked up in one turn of the event loop: a few milliseconds. */
 export const NAMES_PER_TURN = 5_000;
 
 /** The registered names of a project. */
@@ -13,13 +13,13 @@ export interface Hostnames {
 }
 
 export interface NewHosts {
-  /** By name. */
+  /** The IDs by name. */
   ids: Map<string, string>;
   /** How many more hosts the project may have. */
   room: number;
 }
 
-/** `add` registers at most `newNamesMax` names at a time. Names that it returns no ID for stay unresolved. */
+/** `add` registers at most `newNamesMax` names at a time. Names for which it returns no ID stay unresolved. */
 export async function resolveHosts(
   { hostnames, limit }: HostnamesToResolve,
   newNamesMax: number,

@@ -15,7 +15,7 @@ const PROBATION_MS = 24 * 3_600_000;
 /** Space is freed this long after the horizon has passed it. Until then the horizon can move back. */
 const FREE_DELAY_MS = 24 * 3_600_000;
 
-export interface RetentionLog {
+interface RetentionLog {
   info(message: string): void;
   warn(message: string): void;
   error(details: object, message: string): void;
@@ -28,7 +28,7 @@ export interface Clocks {
   monotonicNow: () => number;
 }
 
-export interface RetentionTimes {
+interface RetentionTimes {
   eventsMs: number;
   topListsMs: number;
 }
@@ -82,7 +82,7 @@ export class RetentionPolicy {
     }
     const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
     const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
-    // Without a delay: they have addresses, and those who set the time count on it.
+    // Without a delay: top lists contain addresses, and operators rely on their retention time.
     const topListsBefore = now - this.#times.topListsMs;
     await this.#store.prune(horizon, { freeBefore, topListsBefore, ...(stop && { stop }) });
     const next = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : {};

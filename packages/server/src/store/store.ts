@@ -2,20 +2,18 @@
  * The contract of a store: exact counts, and nothing else. Time grids, time zones, category names in responses and
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
-import { createHash } from 'node:crypto';
 import {
   type AttackDetails,
   CATEGORIES,
   type Category,
   categoryNumber,
-  EVENT_COUNT_MAX,
   type Event,
   networkOf,
   OVERVIEW_GROUPS,
 } from '../event.ts';
 
 export interface Store {
-  /** For a store in a file: tells the file from another one at the same path. */
+  /** For a store in a file: distinguishes the file from another one at the same path. */
   readonly fileId?: number;
 
   /**
@@ -62,16 +60,15 @@ export interface Store {
    * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
    * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N are the `attacks` of all categories: every
    * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
-   * values, errors can be larger by N / 65,537. `attacks` is always exact. If there
-   * is too much to read, the result covers only the last hours of the range, and says so; rejects with QueryTooLarge if the
-   * last hour alone has too much.
+   * values, errors can be larger by N / 65,537. `attacks` is always exact. If there is too much to read, the result covers
+   * only the last hours of the range, and says so; rejects with QueryTooLarge if the last hour alone has too much.
    */
   top(query: TopQuery): Promise<TopList>;
 
   /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
-   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null: the
-   * store cannot tell.
+   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null if
+   * the store does not know the version.
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
@@ -135,8 +132,8 @@ export interface Store {
   putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
 
   /**
-   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. Of each hour, the slice of
-   * the project is the last.
+   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. In each hour, the slice of
+   * the project comes last.
    */
   topSlices(project: string): AsyncIterable<TopSlice[]>;
 
@@ -180,13 +177,13 @@ export interface Selection {
   hosts?: readonly string[] | undefined;
 }
 
-/** Milliseconds since the epoch, `to` excluded. */
+/** Milliseconds since the epoch; `to` is exclusive. */
 export interface TimeRange {
   from: number;
   to: number;
 }
 
-/** What top lists rank. `sources` are addresses, those of IPv6 by their /64 network. */
+/** What top lists rank. `sources` are addresses; IPv6 addresses count by their /64 network. */
 export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 
 /** How many values a list keeps per hour, and project or host. */
@@ -210,13 +207,13 @@ export interface TopList {
   to: number;
   /** `from` is later than the range and the horizon require: earlier hours would have been too much to read. */
   shortened?: true;
-  /** Attacks that have a value in this list, exact. */
+  /** The exact number of attacks that have a value in this list. */
   attacks: number;
-  /** The number of different values (of URLs: pairs of host and URL). */
+  /** The number of distinct values (for URLs: pairs of host and URL). */
   distinct: number;
   /**
-   * `estimate`: the standard error is 2.3 %. `minimum`: there are at least this many, which is all that the store can
-   * tell about some categories of an hour with more than k values.
+   * `estimate`: the standard error is 2.3 %. `minimum`: there are at least this many, which is all that the store knows
+   * about some categories of an hour with more than k values.
    */
   distinctIs: 'exact' | 'estimate' | 'minimum';
   /** A value that is not kept has at most this many attacks. 0: all values are kept. */
@@ -227,7 +224,7 @@ export interface TopList {
 
 export interface TopItem {
   key: string;
-  /** In `urls` only: the same URL on two hosts is two items. Null: without a registered host. */
+  /** In `urls` only: the same URL on two hosts is two items. Null if the attacks have no registered host. */
   hostId?: string | null;
   /** The item has at least this many attacks. */
   count: number;
@@ -237,11 +234,11 @@ export interface TopItem {
 
 /** The top lists of one hour, of the project or a host. */
 export interface TopSlice {
-  /** Null: the project. As long as an hour is small, its slice has those of all hosts. */
+  /** Null for the project. As long as an hour is small, the slice of the project contains those of all hosts. */
   hostId: string | null;
   /** Hours since the epoch. */
   hour: number;
-  /** As in top-records.ts. */
+  /** Encoded as in top-records.ts. */
   record: Uint8Array;
 }
 
@@ -258,7 +255,7 @@ export function wholeHours({ from, to }: TimeRange): TimeRange {
   return { from: Math.floor(from / HOUR_MS) * HOUR_MS, to: Math.ceil(to / HOUR_MS) * HOUR_MS };
 }
 
-/** What `top` covers: the whole hours of a range, less those that begin before the horizon. */
+/** What `top` covers: the whole hours of a range, except those that begin before the horizon. */
 export function coveredHours(range: TimeRange, horizon: number): TimeRange {
   const { from, to } = wholeHours(range);
   const end = Math.max(from, to);
@@ -273,19 +270,11 @@ export function topKey(list: TopListName, details: AttackDetails): string | unde
   return details.source && networkOf(details.source, { ipv4: 32, ipv6: 64 });
 }
 
-/** The order of items in a top list. */
-export function compareTopItems(a: TopItem, b: TopItem): number {
-  if (a.count !== b.count) return b.count - a.count;
-  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
-  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
-  return one < other ? -1 : one > other ? 1 : 0;
-}
-
 export interface Retention {
   horizon: number;
   /** The horizon cannot move back beyond this. */
   freedBefore: number;
-  /** The time of the newest event of any project. Null: there is none, or the store cannot tell cheaply. */
+  /** The time of the newest event of any project; null if there is none, or if finding it would be expensive. */
   newestEvent: number | null;
   note: RetentionNote | null;
   /** The clock of the database, for a store that several machines share. */
@@ -346,29 +335,6 @@ export interface BatchLink {
   readerState: string;
 }
 
-/** A link with its field names on disk. */
-export interface LinkRecord {
-  bytes: number;
-  head: string;
-  carry: string;
-}
-
-export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
-  return { bytes, head: firstLineHash, carry: readerState };
-}
-
-export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
-  return { bytes, firstLineHash: head, readerState: carry };
-}
-
-/** A batch record on disk. Its link is stored separately. */
-export type StoredBatch = Pick<BatchRecord, 'day'> & { after?: string };
-
-/** The day of a batch. */
-export function dayOf(time: number): number {
-  return Math.floor(time / 86_400_000);
-}
-
 /** A counted batch that the store still recognizes. */
 export interface BatchRecord {
   id: string;
@@ -422,26 +388,6 @@ export type Appended =
    */
   | { kind: 'appended'; beforeHorizon: number; withoutHost: number; unknownHosts: number };
 
-/**
- * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
- * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,
- * and appending would count lines twice.
- */
-export function isLinkCurrent(
-  link: NewLink,
-  exists: (id: string) => boolean,
-  idsAfter: (id: string) => readonly string[],
-): boolean {
-  const siblings = new Set(link.siblings);
-  const found = idsAfter(link.after);
-  return (
-    (link.after === '' || exists(link.after)) &&
-    found.length === siblings.size &&
-    found.every((id) => siblings.has(id)) &&
-    (link.replaces === undefined || idsAfter(link.replaces).length === 0)
-  );
-}
-
 export interface Host {
   id: string;
   hostname: string;
@@ -474,15 +420,6 @@ export type RenamedHost =
 
 export type DeletedHost = { kind: 'deleted'; host: Host } | { kind: 'unknown' };
 
-/** ID and name under which stores keep a deleted host, so that no other host gets its ID or number. Not a valid ID or name. */
-export function deletedHostId(id: string): string {
-  return `deleted:${id}`;
-}
-
-export function isDeletedHost({ id }: { id: string }): boolean {
-  return id.startsWith('deleted:');
-}
-
 export interface Source {
   id: string;
   name: string;
@@ -502,7 +439,7 @@ export interface Source {
   last_seen: number | null;
 }
 
-/** Can have personal data, so it is kept no longer than top lists. */
+/** May contain personal data, so it is kept no longer than top lists. */
 export interface DropExample {
   text: string;
   /** When the line was dropped. */
@@ -554,12 +491,6 @@ export class QueryTooLarge extends Error {
 /** The store stays unavailable until someone changes the settings. */
 export class StoreMisconfigured extends StoreUnavailable {}
 
-/** A source without events. Also the defaults for fields that records of older releases lack. */
-export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
-  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
-  return { id, name, format, ...empty };
-}
-
 /** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
 export class StoreDamaged extends StoreUnavailable {
   override name = 'StoreDamaged';
@@ -569,21 +500,7 @@ export class StoreDamaged extends StoreUnavailable {
   }
 }
 
-/** The result of `projects`, from all sources of all projects in any order. */
-export function groupSources(
-  records: Iterable<readonly [project: string, source: Omit<Source, 'hosts'>]>,
-): ProjectSources[] {
-  const projects = new Map<string, ProjectSources>();
-  for (const [project, record] of records) {
-    const known = projects.get(project) ?? { project, sources: [] };
-    projects.set(project, known);
-    if (record.name !== NO_SOURCE.name) known.sources.push({ ...newSource(record.id, record), ...record });
-  }
-  for (const { sources } of projects.values()) sources.sort((a, b) => (a.name < b.name ? -1 : 1));
-  return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
-}
-
-export const UNKNOWN_FORMAT = 'auto';
+const UNKNOWN_FORMAT = 'auto';
 export const MIXED_FORMAT = 'mixed';
 
 /** The format of a source with batches of these formats. */
@@ -594,87 +511,11 @@ export function mergeFormats(formats: Iterable<string>): string {
   return known.size > 1 ? MIXED_FORMAT : first;
 }
 
-/** The source after a batch was counted. All stores share this, so that they report the same. */
-export function updateSource<S extends Omit<Source, 'hosts'>>(
-  source: S,
-  batch: Batch,
-  counted: readonly Event[],
-  withoutHost: number,
-): S {
-  const updated: S = {
-    ...source,
-    format: mergeFormats([source.format, batch.source.format]),
-    dropped: { ...source.dropped },
-    examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
-  };
-  const drop = (reason: string, n: number) => {
-    if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
-  };
-  for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
-  drop('too_old', batch.events.length - counted.length);
-  updated.events += counted.length;
-  updated.without_host += withoutHost;
-  if (counted.length === 0) return updated;
-  let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
-  let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
-  let previous: Event | null = null;
-  for (const event of counted) {
-    // The access lines of one host and second are the same object many times.
-    if (event === previous) continue;
-    previous = event;
-    if (event.time < first) first = event.time;
-    if (event.time > last) last = event.time;
-  }
-  updated.first_seen = first;
-  updated.last_seen = last;
-  return updated;
-}
-
-/** The source without examples from before `before`; undefined if it has none. */
-export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
-  source: S,
-  before: number,
-): S | undefined {
-  const all = Object.entries(source.examples ?? {});
-  const kept = all.filter(([, { time }]) => time >= before);
-  return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
-}
-
-/** Events with this total count, for `events`: a single one may be too large. */
-export function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
-  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
-    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
-  }
-}
-
 /** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */
 export function storedCategory(category: string): number {
   const number = categoryNumber(category);
   if (number === undefined) throw new Error(`unknown attack category '${category}'; nothing was counted`);
   return number;
-}
-
-/**
- * The ID of a host, a source or a followed path (whose `parent` is its source), derived from the name: processes that
- * register the same new name at the same time agree without coordination. `attempt` yields another ID if the first is
- * taken, which only happens after a rename, or if a user chose that ID.
- */
-export function derivedId(
-  kind: 'host' | 'source' | 'path',
-  parent: string,
-  name: string,
-  attempt = 0,
-): string {
-  const parts = [kind, parent, name, attempt];
-  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 32);
-}
-
-/** The first derived ID that no host has. */
-export function freeHostId(project: string, hostname: string, isTaken: (id: string) => boolean): string {
-  for (let attempt = 0; ; attempt++) {
-    const id = derivedId('host', project, hostname, attempt);
-    if (!isTaken(id)) return id;
-  }
 }
 
 /** The result of `seriesByGroup`, for stores that count by category. */

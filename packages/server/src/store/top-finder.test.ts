@@ -12,7 +12,7 @@ class Hours {
   snapshots = 0;
   snapshotsMax = 0;
   readonly reads: number[] = [];
-  /** Of each record. */
+  /** The length of each record. */
   bytes = 1;
   /** Hours before this have no record. */
   firstHour = 0;
@@ -90,7 +90,7 @@ describe('a query of top lists', () => {
     await expect(new TopFinder(hours.inSnapshot, 10_000).find(QUERY)).rejects.toThrow(QueryTooLarge);
   });
 
-  test('that fails is tried again by the next one', async () => {
+  test('that fails is retried by the next one', async () => {
     const hours = new Hours();
     let isDown = true;
     const finder = new TopFinder<number>((query, action) => {

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import { BoundedCache } from '../cache.ts';
 import { Semaphore } from '../fair-queue.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { Slices } from './slices.ts';
 import {
   HOUR_MS,
@@ -16,16 +17,16 @@ import {
   type TopQuery,
   wholeHours,
 } from './store.ts';
-import { KeyHash, TopMerge } from './top-lists.ts';
+import { TopMerge } from './top-lists.ts';
 import type { SelectedSummary } from './top-records.ts';
 
-/** What a query reads of the store, all at one time. */
+/** What a query reads from the store, all from one moment. */
 export interface TopSnapshot<State> {
   covered: TimeRange;
   /** The hours that may have records. */
   first: number;
   end: number;
-  /** Of the records of these hours: `known` itself as long as nothing has changed. */
+  /** The state of the records of these hours; `known` itself if nothing has changed. */
   state(from: number, to: number, known: State | undefined): State | Promise<State>;
   /** The records of these hours, the newest hour first, then in an order that does not change. */
   records(from: number, to: number): AsyncIterable<MergedRecord> | Iterable<MergedRecord>;
@@ -33,7 +34,7 @@ export interface TopSnapshot<State> {
 
 interface MergedRecord {
   hour: number;
-  /** Of the whole record. 0: there is none, or none that the query needs. */
+  /** The length of the whole record; 0 if there is none, or none that the query needs. */
   bytes: number;
   summaries: readonly SelectedSummary[];
 }
@@ -46,11 +47,11 @@ interface Merged {
 
 const BASES_MAX = 1_000;
 const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
-/** The base moves as often. LMDB has change counters for as many. */
+/** The hours after the base. The base moves as often, and LMDB has change counters for as many hours. */
 const TAIL_HOURS = 2;
-/** Some seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in one project. */
+/** A few seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in a project. */
 const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
-/** Each holds a snapshot: in PostgreSQL, one of ten connections. */
+/** Each merge holds a snapshot: in PostgreSQL, one of ten connections. */
 const MERGES_MAX = 2;
 
 export class TopFinder<State extends {}> {
@@ -91,7 +92,7 @@ export class TopFinder<State extends {}> {
     }
   }
 
-  /** With a new base: the only merge of it at a time, and one of few altogether. */
+  /** Merges a new base. Only one merge of the same base runs at a time, and few in total. */
   async #mergeBase(query: TopQuery, name: string, key: string): Promise<TopList | null> {
     const merge = this.#merges.acquire(query.project, 1).then(async (release) => {
       try {
@@ -149,7 +150,7 @@ export class TopFinder<State extends {}> {
     return (await snapshot.state(first, split, base.state)) === base.state ? base : null;
   }
 
-  /** Ends with the hour in which the limit is reached. An hour that has more by itself is left out. */
+  /** Stops at the hour in which the limit is reached. An hour that exceeds it by itself is left out. */
   async #mergeHours(
     snapshot: TopSnapshot<State>,
     query: TopQuery,
@@ -179,8 +180,8 @@ export class TopFinder<State extends {}> {
 
 /** Reading a record costs at most half as much as merging it. */
 function costOf({ bytes, summaries }: MergedRecord): number {
-  const own = summaries.reduce((sum, { summary }) => sum + summary.length, 0);
-  return Math.max(own, bytes / 2);
+  const mergedBytes = summaries.reduce((sum, { summary }) => sum + summary.length, 0);
+  return Math.max(mergedBytes, bytes / 2);
 }
 
 /** A query without its range and limit. */

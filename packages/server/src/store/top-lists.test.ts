@@ -3,8 +3,16 @@ import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
 import { RecordWriter } from './cells.ts';
-import { compareTopItems, type TopItem, type TopList } from './store.ts';
-import { addCount, type CategoryCounts, checkSummary, KeyHash, TopMerge, TopSummary } from './top-lists.ts';
+import { KeyHash } from './hyperloglog.ts';
+import type { TopItem, TopList } from './store.ts';
+import {
+  addCount,
+  type CategoryCounts,
+  checkSummary,
+  compareTopItems,
+  TopMerge,
+  TopSummary,
+} from './top-lists.ts';
 import { checkRecord, decodeRecord } from './top-records.ts';
 
 const HASH = new KeyHash('project');
@@ -243,7 +251,7 @@ describe('a summary', () => {
     expect(day.items[0]).toMatchObject({ key: 'attacker', count: 48 * (first?.count ?? 0) });
   });
 
-  test('counts a value exactly that was there before the flood', () => {
+  test('counts a value that was there before the flood exactly', () => {
     const stream = ADVERSARIES['the attacker before the flood']?.(2_000) ?? [];
     const list = listOf([summarize({ keysMax: 32, batches: stream })]);
     expect(list.items[0]).toEqual({ key: 'attacker', count: 200, error: 0 });

@@ -9,13 +9,14 @@
  */
 import { CATEGORIES } from '../event.ts';
 import { NumberReader, type RecordWriter } from './cells.ts';
+import { addSketch, estimate, type KeyHash, REGISTERS } from './hyperloglog.ts';
 import type { TopItem, TopList, TopListName } from './store.ts';
 
-/** Numbers of categories and their counts, in turns. */
+/** Category numbers and their counts, alternating. */
 export type CategoryCounts = number[];
 
 interface Entry {
-  /** Since the value was inserted. */
+  /** The counts since the value was inserted. */
   counts: CategoryCounts;
   /** The value had at most this many attacks before it was inserted. */
   error: number;
@@ -26,7 +27,7 @@ interface Evictions {
   error: number;
   /** Attacks of evicted values by category. */
   lost: number[];
-  /** Of all values that were evicted, some of which may be back. */
+  /** A sketch of all values that were evicted, some of which may be back. */
   sketch: Uint8Array;
 }
 
@@ -62,16 +63,16 @@ export class TopSummary {
     const { lost, sketch } = this.#evictions;
     const ranked = new Float64Array(this.entries.size);
     let n = 0;
-    for (const entry of this.entries.values()) ranked[n++] = mostOf(entry);
+    for (const entry of this.entries.values()) ranked[n++] = upperBoundOf(entry);
     ranked.sort();
     const count = ranked.length - keysMax;
     const error = ranked[count - 1] ?? 0;
     this.#evictions.error = error;
-    // Of equal values, the last ones go: sorting them by key would take longer than all the rest.
+    // Among equal counts, the last values are evicted: sorting them by key would take longer than everything else here.
     let staying = ranked.lastIndexOf(error) + 1 - count;
     for (const [key, entry] of this.entries) {
-      const most = mostOf(entry);
-      if (most > error || (most === error && staying-- > 0)) continue;
+      const upperBound = upperBoundOf(entry);
+      if (upperBound > error || (upperBound === error && staying-- > 0)) continue;
       const { counts } = entry;
       for (let i = 0; i < counts.length; i += 2) {
         const category = counts[i] ?? 0;
@@ -124,8 +125,7 @@ export function addCounts(counts: CategoryCounts, others: CategoryCounts): void 
   for (let i = 0; i < others.length; i += 2) addCount(counts, others[i], others[i + 1]);
 }
 
-/** The value has at most this many attacks. */
-function mostOf({ counts, error }: Entry): number {
+function upperBoundOf({ counts, error }: Entry): number {
   let sum = error;
   for (let i = 1; i < counts.length; i += 2) sum += counts[i] ?? 0;
   return sum;
@@ -147,11 +147,11 @@ class SummaryReader {
   readonly counts: CategoryCounts = [];
   readonly #reader: NumberReader;
   readonly #key: Buffer;
-  /** Of the prefix, and of it with the key. */
+  /** The length of the prefix, and of the prefix with the key. */
   readonly #start: number;
   #end = 0;
 
-  /** `prefix`: of all keys. */
+  /** `prefix` is put before all keys. */
   constructor(bytes: Uint8Array, prefix = '') {
     this.#key = Buffer.allocUnsafe(KEY_BYTES_MAX + 3 * prefix.length);
     this.#start = this.#key.write(prefix);
@@ -245,7 +245,7 @@ interface MergedItem {
 /** A merge of more than twice as many values evicts the least frequent ones, so that no query needs much memory. */
 const MERGED_KEYS_MAX = 65_536;
 
-/** Generators of a merge yield after so many items, about a millisecond of work. */
+/** Generators of a merge yield after this many items, about a millisecond of work. */
 const ITEMS_PER_STEP = 2_048;
 
 /** The sum of slices: of hours, hosts, or both. Generators do the work in steps, between which other work can run. */
@@ -255,15 +255,15 @@ export class TopMerge {
   readonly #hash: KeyHash;
   readonly #keysMax: number;
   #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
-  /** Of values that are not kept, and maybe of others. */
+  /** A sketch of the values that are not kept, and maybe of others. */
   #sketch: Uint8Array | null = null;
-  /** Of all values. */
+  /** A sketch of all values. */
   #fullSketch: Uint8Array | null = null;
-  /** Whether a slice cannot tell how many values with the selected categories it has lost. */
+  /** Whether it is unknown how many values with the selected categories a slice has lost. */
   #hasUnknown = false;
   #error = 0;
   #attacks = 0;
-  /** Roughly, for caches. */
+  /** The approximate memory, for caches. */
   bytes = 0;
 
   /** `categories`: null selects all. */
@@ -319,16 +319,16 @@ export class TopMerge {
     }
   }
 
-  /** As in Misra and Gries: all items lose as much as the first one that goes, and those without any rest go. */
+  /** As in Misra and Gries: all items lose the count of the first one that goes; those with nothing left are evicted. */
   *#evict(): Generator<void, void> {
     this.#sketch ??= new Uint8Array(REGISTERS);
-    const rests = new Float64Array(this.#items.size);
+    const remaining = new Float64Array(this.#items.size);
     let n = 0;
     for (const { count, slack } of this.#items.values()) {
-      rests[n++] = count - slack;
+      remaining[n++] = count - slack;
       if (n % ITEMS_PER_STEP === 0) yield;
     }
-    const loss = Math.max(0, yield* selectNth(rests, n - 1 - this.#keysMax));
+    const loss = Math.max(0, yield* selectNth(remaining, n - 1 - this.#keysMax));
     n = 0;
     for (const [key, item] of this.#items) {
       if (item.count - item.slack > loss) item.slack += loss;
@@ -436,7 +436,7 @@ function* selectNth(values: Float64Array, n: number): Generator<void, number> {
   }
 }
 
-/** Of an item in a merge, besides its key. */
+/** The memory of an item in a merge, besides its key. */
 const ITEM_BYTES = 120;
 
 /**
@@ -447,76 +447,16 @@ export function hostPrefix(hostId: string | null): string {
   return `${hostId ?? ''} `;
 }
 
+/** The order of items in a top list. */
+export function compareTopItems(a: TopItem, b: TopItem): number {
+  if (a.count !== b.count) return b.count - a.count;
+  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
+  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
 function toItem(list: TopListName, key: string): { key: string; hostId?: string | null } {
   if (list !== 'urls') return { key };
   const end = key.indexOf(' ');
   return { key: key.slice(end + 1), hostId: end === 0 ? null : key.slice(0, end) };
-}
-
-/** Of a HyperLogLog sketch, a byte each. The standard error is 1.04 / sqrt(2048) = 2.3 %. */
-const REGISTERS = 2_048;
-const REGISTER_BITS = 11;
-
-/**
- * Hashes keys for sketches. The seed is the project ID: equal in all stores, so that sketches can be merged and copied,
- * but unknown to those who choose the addresses and URLs of attacks, and could otherwise inflate the estimate.
- */
-export class KeyHash {
-  readonly #seeds: [number, number];
-  readonly #prefix: string;
-
-  constructor(project: string, prefix = '') {
-    this.#seeds = hashText(project, 0x9e3779b9, 0x85ebca6b);
-    this.#prefix = prefix;
-  }
-
-  addTo(sketch: Uint8Array, key: string): void {
-    const [one, other] = hashText(this.#prefix + key, ...this.#seeds);
-    const register = one >>> (32 - REGISTER_BITS);
-    const rank = Math.clz32(other) + 1;
-    if ((sketch[register] ?? 0) < rank) sketch[register] = rank;
-  }
-}
-
-/** Two lanes of multiplications, each with the final mix of MurmurHash3. */
-function hashText(text: string, seed: number, otherSeed: number): [number, number] {
-  let [one, other] = [seed, otherSeed];
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    one = Math.imul(one ^ code, 0x9e3779b1);
-    other = Math.imul(other ^ code, 0x5f356495) ^ (one >>> 15);
-  }
-  return [mixed(one ^ (other >>> 13)), mixed(other ^ (one >>> 16))];
-}
-
-function mixed(hash: number): number {
-  let h = hash ^ (hash >>> 16);
-  h = Math.imul(h, 0x85ebca6b);
-  h ^= h >>> 13;
-  h = Math.imul(h, 0xc2b2ae35);
-  return (h ^ (h >>> 16)) >>> 0;
-}
-
-function addSketch(sketch: Uint8Array, other: Uint8Array): void {
-  for (let i = 0; i < REGISTERS; i++) if ((other[i] ?? 0) > (sketch[i] ?? 0)) sketch[i] = other[i] ?? 0;
-}
-
-/** The estimator of O. Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", without saturation. */
-function estimate(sketch: Uint8Array): number {
-  let zeros = 0;
-  let sum = 0;
-  for (const rank of sketch) {
-    if (rank === 0) zeros++;
-    else sum += 2 ** -rank;
-  }
-  if (zeros === REGISTERS) return 0;
-  let x = zeros / REGISTERS;
-  let y = 1;
-  let sigma = x;
-  for (let before = -1; sigma !== before; y *= 2) {
-    x *= x;
-    before = sigma;
-    sigma += x * y;
-  }
-  return Math.round(REGISTERS ** 2 / (2 * Math.LN2 * (REGISTERS * sigma + sum)));
 }

@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../event.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { TOP_LISTS, type TopList, type TopListName } from './store.ts';
-import { hostPrefix, KeyHash, TopMerge } from './top-lists.ts';
+import { hostPrefix, TopMerge } from './top-lists.ts';
 import {
   addToRecords,
   decodeRecord,
@@ -134,7 +135,7 @@ test('the record of an hour is divided when it has too many bytes, or a host too
   expect([...recordsOf([flood(900, 20), flood(906, 20)], 301).keys()]).toHaveLength(4);
   expect([...recordsOf([flood(240, 256)], 301).keys()]).toEqual([null]);
   expect([...recordsOf([flood(270, 256)], 301).keys()]).toHaveLength(4);
-  // Once divided, it stays so.
+  // Once divided, the record stays divided.
   const records = recordsOf([flood(270, 256), flood(1, 20)], 301);
   for (const list of TOP_LISTS) {
     const found = listOf(records, list, undefined);

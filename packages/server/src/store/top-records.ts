@@ -10,6 +10,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { AttackDetails, Event } from '../event.ts';
 import { NumberReader, RecordWriter } from './cells.ts';
+import { KeyHash } from './hyperloglog.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
 import {
@@ -18,7 +19,6 @@ import {
   type CategoryCounts,
   checkSummary,
   hostPrefix,
-  KeyHash,
   TopSummary,
 } from './top-lists.ts';
 
@@ -28,16 +28,16 @@ export type Sections = (Uint8Array | undefined)[];
 interface TopRecord {
   /** Empty in a joint record. */
   sections: Sections;
-  /** Of each host by ID, in a joint record only. */
+  /** The sections of each host by ID; null unless the record is joint. */
   hosts: Map<string, Sections> | null;
 }
 
-/** Larger than any: limits what a damaged record can allocate. */
+/** Larger than any record. Limits what a damaged record can allocate. */
 const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
 /** Shorter records gain little. Longer ones, as in a flood of long URLs, would make appends slow. */
 const DEFLATED_BYTES_MIN = 128;
 const DEFLATED_BYTES_MAX = 65_536;
-/** Before compression. The record of an hour with more is divided. */
+/** The limit before compression. A larger joint record is divided. */
 const JOINT_BYTES_MAX = DEFLATED_BYTES_MAX;
 
 const DEFLATED = 1;
@@ -45,7 +45,7 @@ const JOINT = 2;
 
 const LISTS_MAX = 32;
 
-/** A copy. Throws if the record is damaged. */
+/** Returns a copy. Throws if the record is damaged. */
 export function decodeRecord(record: Uint8Array): TopRecord {
   const kind = record[0] ?? 0;
   if (kind > (DEFLATED | JOINT)) throw new Error(`a record of top lists has the unknown kind ${kind}`);
@@ -86,8 +86,8 @@ function decodeSections(bytes: Uint8Array): Sections {
 /** Throws if the record, or a summary in it, is damaged. */
 export function checkRecord(record: Uint8Array): void {
   const { sections, hosts } = decodeRecord(record);
-  for (const each of [sections, ...(hosts?.values() ?? [])]) {
-    for (const summary of each) if (summary) checkSummary(summary);
+  for (const lists of [sections, ...(hosts?.values() ?? [])]) {
+    for (const summary of lists) if (summary) checkSummary(summary);
   }
 }
 
@@ -171,9 +171,9 @@ export class TopAdditions {
   }
 }
 
-/** That of decoding and writing the own record of a host during a flood, in microseconds. */
+/** The cost of decoding and writing a host's own record during a flood, in microseconds. */
 const RECORD_WEIGHT = 1_000;
-/** That of adding an attack. */
+/** The cost of adding an attack. */
 const ATTACK_WEIGHT = 5;
 
 /** The cost of a batch in top lists, roughly in microseconds. Exact if the attacks of each host are sorted by time. */
@@ -191,7 +191,7 @@ export function weighTopLists(events: readonly Event[]): number {
   return RECORD_WEIGHT * records + ATTACK_WEIGHT * attacks;
 }
 
-/** Null: of the project. */
+/** Reads the record of a host, or of the project for null. */
 type ReadRecord = (hostId: string | null) => Uint8Array | undefined;
 
 interface ChangedRecord {
@@ -211,7 +211,7 @@ export function addToRecords(
     const empty = { sections: [], hosts: null };
     return addToOwnRecords(all, empty, () => undefined, project, keysMax);
   };
-  // Saves the work for a joint record.
+  // A joint record would be divided at once.
   if (stored === undefined && longest(additions) > keysMax) return divide(additions);
   const record = stored === undefined ? { sections: [], hosts: new Map() } : decodeRecord(stored);
   const { hosts } = record;
@@ -220,8 +220,8 @@ export function addToRecords(
   for (const [host, lists] of additions) {
     const sections = hosts.get(host) ?? [];
     hosts.set(host, sections);
-    const most = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
-    if (most > keysMax) isSmall = false;
+    const longestList = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
+    if (longestList > keysMax) isSmall = false;
   }
   const plain = jointBytes(hosts);
   if (isSmall && plain.length <= JOINT_BYTES_MAX)
@@ -255,7 +255,7 @@ function addToOwnRecords(
     if (hostId === WITHOUT_HOST) continue;
     const stored = read(hostId);
     const record = stored === undefined ? { sections: [], hosts: null } : decodeRecord(stored);
-    // So that sketches of hosts and projects match.
+    // The prefix makes the sketches of hosts and projects match.
     const prefix = hostPrefix(hostId);
     addToSections(
       record.sections,
@@ -296,7 +296,7 @@ function addToSections(
   hashOf: (list: number) => KeyHash,
 ): number {
   const writer = new RecordWriter();
-  let most = 0;
+  let longestList = 0;
   for (const [list, additions] of lists.entries()) {
     if (additions === undefined) continue;
     const stored = sections[list];
@@ -304,18 +304,18 @@ function addToSections(
     summary.add(additions, keysMax, hashOf(list));
     summary.encode(writer);
     sections[list] = new Uint8Array(writer.bytes());
-    most = Math.max(most, summary.entries.size);
+    longestList = Math.max(longestList, summary.entries.size);
   }
-  return most;
+  return longestList;
 }
 
 export interface SelectedSummary {
   summary: Uint8Array;
-  /** Of its keys in merges. */
+  /** The prefix of its keys in merges. */
   prefix: string;
 }
 
-/** What a query of a list needs of the record of a project. Null: the own records of the hosts. */
+/** The summaries that a query needs from the record of a project; null if it needs the hosts' own records. */
 export function selectSummaries(
   { sections, hosts }: TopRecord,
   list: TopListName,
@@ -325,7 +325,7 @@ export function selectSummaries(
   return (selected ?? [...hosts.keys()]).flatMap((id) => selectOwn(hosts.get(id) ?? [], list, id));
 }
 
-/** `hostId`: undefined in the own record of a project, whose URLs already have prefixes. */
+/** `hostId` is undefined in a project's own record, whose URLs already have prefixes. */
 export function selectOwn(sections: Sections, list: TopListName, hostId?: string): SelectedSummary[] {
   const summary = sections[TOP_LISTS.indexOf(list)];
   if (summary === undefined) return [];

@@ -57,7 +57,7 @@ export type ConnectionSource = Source<ConnectionOptions>;
 
 export const DOMAIN_DEFAULT = 'default';
 
-/** Secrets are no options, because `ps` shows options to everyone. */
+/** Secrets are not options, because `ps` shows options to everyone. */
 const SECRETS = {
   ak: { name: 'secret access key', stdin: 'skStdin', variable: 'WAFSTAT_SK' },
   user: { name: 'password', stdin: 'passwordStdin', variable: 'WAFSTAT_PASSWORD' },
@@ -142,8 +142,8 @@ export async function credentialsOf(
   io: Io,
 ): Promise<Credentials | undefined> {
   const [method] = methodsOf(source);
-  const secret = (of: keyof typeof SECRETS, fromStdin: boolean | undefined) =>
-    readSecret(SECRETS[of].name, fromStdin ? undefined : io.env[SECRETS[of].variable], io);
+  const secret = (owner: keyof typeof SECRETS, fromStdin: boolean | undefined) =>
+    readSecret(SECRETS[owner].name, fromStdin ? undefined : io.env[SECRETS[owner].variable], io);
   if (method === 'ak' && ak !== undefined)
     return { kind: 'key', access: ak, secret: await secret(method, skStdin) };
   if (method === 'user' && user !== undefined) {
@@ -283,7 +283,7 @@ function clientCredentials({ credentials }: Connection, now: () => number): Clie
     : credentials;
 }
 
-/** With the request ID, which finds the request in the log of the service. */
+/** The message includes the request ID, which identifies the request in the log of the service. */
 function serviceErrorMessage({ message, errorCode, requestId }: WafstatError): string {
   const ids = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
   // Text from the network must not control the terminal.

@@ -69,7 +69,7 @@ export function table(
   return alignColumns([header, ...body.map(([name, ...counts]) => [name, ...counts.map(count)])], 'right');
 }
 
-/** CSV with control characters made visible, also in what should be a number: the service may be hostile. */
+/** CSV with control characters made visible, even in what should be a number: the service may be hostile. */
 export function printableCsv(
   header: readonly string[],
   rows: readonly (readonly (string | number)[])[],

@@ -1,6 +1,6 @@
 /**
- * `fetch` with the HTTP client of Node.js. The one of Node.js itself compiles WebAssembly before its first response, which
- * takes 130 ms of CPU time: longer than the rest of a command (bench/start-up.mjs).
+ * `fetch` on top of node:http. The built-in `fetch` of Node.js compiles WebAssembly before its first response, which takes
+ * 130 ms of CPU time: longer than the rest of a command (bench/start-up.mjs).
  */
 import http, { type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';

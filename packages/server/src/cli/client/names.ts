@@ -12,10 +12,10 @@ import type { Connection, Credentials } from './profiles.ts';
 const GENERATED_ID = /^[0-9a-f]{32}$/;
 const TIMEOUT_MS = 60_000;
 
-type World = Pick<Io, 'now' | 'stop'>;
+type ClockAndStop = Pick<Io, 'now' | 'stop'>;
 
-/** The connection with the ID of its project, if that is a name. */
-export async function withProjectId(connection: Connection, io: World): Promise<Connection> {
+/** The connection with the project ID in place of the project name. */
+export async function withProjectId(connection: Connection, io: ClockAndStop): Promise<Connection> {
   const { project, credentials } = connection;
   if (GENERATED_ID.test(project)) return connection;
   return credentials.kind === 'password'
@@ -26,7 +26,11 @@ export async function withProjectId(connection: Connection, io: World): Promise<
 type Password = Extract<Credentials, { kind: 'password' }>;
 
 /** Requests a token for the project by its name. The response has its ID. */
-async function logIn({ url, project }: Connection, credentials: Password, io: World): Promise<Connection> {
+async function logIn(
+  { url, project }: Connection,
+  credentials: Password,
+  io: ClockAndStop,
+): Promise<Connection> {
   const { user, password, domain } = credentials;
   const auth = {
     identity: {
@@ -56,7 +60,7 @@ async function logIn({ url, project }: Connection, credentials: Password, io: Wo
 async function findProject(
   connection: Connection,
   credentials: Exclude<Credentials, Password>,
-  io: World,
+  io: ClockAndStop,
 ): Promise<Connection> {
   const { url, project } = connection;
   const request = {
@@ -99,7 +103,7 @@ interface IdentityResponse {
 
 async function send(
   { url, ...request }: { method: string; url: string; headers: Record<string, string>; body?: string },
-  { stop }: World,
+  { stop }: ClockAndStop,
 ): Promise<IdentityResponse> {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
@@ -134,7 +138,7 @@ function errorMessage({ status, body }: IdentityResponse): string {
   return typeof message === 'string' ? printable(message) : `the service returned status ${status}`;
 }
 
-/** The IDs of hosts that are given by ID or name. Only generated IDs are not checked: they need no request. */
+/** The IDs of hosts that are given by ID or name. Generated IDs are not checked, which saves a request. */
 export async function hostIds(
   client: Pick<Client, 'hosts'>,
   given: readonly string[] | undefined,

@@ -27,7 +27,7 @@ export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Termina
   };
 }
 
-/** From `from` until just before `to`, in milliseconds since the epoch. */
+/** Milliseconds since the epoch; `to` is exclusive. */
 export interface QueryRange {
   from: number;
   to: number;
@@ -254,7 +254,7 @@ function eighths(cells: number): number {
 }
 
 function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
-  const total = (of: Series) => columns.reduce((sum, column) => sum + column[of], 0);
+  const total = (name: Series) => columns.reduce((sum, column) => sum + column[name], 0);
   const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
   const parts = [`${count(total(series))} ${series}`];
   if (series === 'attacks' && total('requests') > 0) {
@@ -268,14 +268,14 @@ function headingOf(series: Series, columns: readonly Column[], offsetMs: number,
   return joinFitting(parts, cells);
 }
 
-/** As many as fit, the most important first. */
+/** Joins as many parts as fit, the most important first. */
 function joinFitting(parts: readonly string[], cells: number): string {
   return parts.reduce((heading, part) =>
     heading.length + part.length + 3 <= cells ? `${heading} · ${part}` : heading,
   );
 }
 
-/** From `start` until just before `end`. */
+/** A column covers the time from `start` to `end`, which is exclusive. */
 interface Column {
   start: number;
   end: number;
@@ -350,7 +350,7 @@ interface Scale {
 const SCALE_STEPS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 const SCALE_TICKS_MAX = 6;
 
-/** From 0 to a round number that no value exceeds, with at least two rows per tick. */
+/** A scale from 0 to a round number that no value exceeds, with at least two rows per tick. */
 export function scaleOf(largest: number, rows: number): Scale {
   const wanted = Math.max(1, largest) / Math.min(SCALE_TICKS_MAX, Math.max(1, Math.floor(rows / 2)));
   const power = 10 ** Math.max(0, Math.floor(Math.log10(wanted)));
@@ -368,7 +368,7 @@ export function scaleLabel(value: number, { top }: Pick<Scale, 'top'>): string {
 }
 
 interface TimeTick {
-  /** From the left. */
+  /** The offset from the left. */
   cell: number;
   label: string;
 }
@@ -377,7 +377,7 @@ const TICK_STEPS_MS = [
   ...[1, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720].map((minutes) => minutes * MINUTE_MS),
   ...[1, 2, 4, 7, 14, 28, 56, 91, 182, 364, 728, 1_820].map((days) => days * DAY_MS),
 ];
-/** As long as `12:00` and `07-01`. */
+/** The length of `12:00` and `07-01`. */
 const LABEL_CELLS = 5;
 const LABEL_CELLS_LEFT = Math.floor(LABEL_CELLS / 2);
 const GAP_CELLS = 3;

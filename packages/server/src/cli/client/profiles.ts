@@ -42,7 +42,7 @@ export async function readProfiles(path: string): Promise<Map<string, Connection
   });
   if (file === null) return new Map();
   try {
-    // Of the open file, so that it cannot be replaced between check and read.
+    // Checks the open file, so that it cannot be replaced between check and read.
     const mode = (await file.stat()).mode & 0o777;
     if ((mode & 0o077) !== 0) {
       throw new UserError(

@@ -412,11 +412,13 @@ describe('queries', () => {
     test('an unknown list or category is a usage error', async () => {
       expect(await top('hosts')).toMatchObject({
         status: 2,
-        err: "wafstat: the list is 'hosts', but must be sources, urls, rules, countries\n",
+        err: "wafstat: the list is 'hosts', but must be one of sources, urls, rules, countries\n",
       });
       const { status, err } = await top('rules', '--category', 'SQLI', '--top', '0');
       expect(status).toBe(2);
-      expect(err).toMatch(/^wafstat: --category is 'SQLI', but must be xss, sqli, .*\nwafstat: --top is '0'/);
+      expect(err).toMatch(
+        /^wafstat: --category is 'SQLI', but must be one of xss, sqli, .*\nwafstat: --top is '0'/,
+      );
       expect(await top()).toMatchObject({
         status: 2,
         err: expect.stringContaining("missing required argument 'sources|urls|rules|countries'"),
@@ -470,7 +472,7 @@ describe('queries', () => {
     const { status, err } = await run(['hosts', ...place, ...signIn, '--output', 'plot'], password);
     expect({ status, err }).toEqual({
       status: 2,
-      err: "wafstat: --output is 'plot', but must be table, json, csv\n",
+      err: "wafstat: --output is 'plot', but must be one of table, json, csv\n",
     });
   });
 

@@ -91,7 +91,7 @@ export const timelineCommand = command({
   },
 });
 
-/** Of a result in a range. */
+/** Renders the result of a query in a range. */
 type QueryRenderer<T> = (range: QueryRange) => Renderer<T>;
 
 function timelineRenderer(timezone: Timezone): QueryRenderer<Timeline> {
@@ -191,7 +191,7 @@ export function rangeProblems(source: Source<typeof RANGE_OPTIONS>): string[] {
     : [];
 }
 
-/** `source`: a default length does not move the end. */
+/** With `--from`, only a length that is given determines the end, not the default one. */
 export function rangeOf(
   { from, to, last }: Values<typeof RANGE_OPTIONS>,
   source: Source<typeof RANGE_OPTIONS>,

@@ -9,7 +9,7 @@ import {
   type UrlCount,
 } from '@wafstat/client';
 import { alignColumns, command } from '../command.ts';
-import { integer, oneOf, option, UsageError } from '../options.ts';
+import { integer, listOf, oneOf, option, UsageError } from '../options.ts';
 import { CONNECTION_OPTIONS } from './connection.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
@@ -39,7 +39,7 @@ function categories(value: string): AttackType[] {
 
 export const topCommand = command({
   name: `top <${Object.keys(LISTS).join('|')}>`,
-  description: 'show the sources, URLs, rules or countries of the most attacks; counts cover whole hours',
+  description: 'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
@@ -61,7 +61,7 @@ export const topCommand = command({
   run({ category, top, timezone, ...values }, [name = ''], io, source) {
     const kind = Object.hasOwn(LISTS, name) ? LISTS[name] : undefined;
     if (kind === undefined)
-      throw new UsageError([`the list is '${name}', but must be ${Object.keys(LISTS).join(', ')}`]);
+      throw new UsageError([`the list is '${name}', but must be ${listOf(Object.keys(LISTS))}`]);
     return runQuery(
       values,
       source,
@@ -105,7 +105,7 @@ function renderer(kind: Kind, timezone: Timezone, range: QueryRange): Renderer<L
   };
 }
 
-/** Of URLs with the host, because the same path on two hosts is two items. */
+/** The name of a URL includes the host, because the same path on two hosts is two items. */
 function nameOf({ key, host = '' }: Item): string {
   return `${host}${key}`;
 }

@@ -22,7 +22,7 @@ export function loginSource(request: FastifyRequest): LoginSource {
   return { via: 'api', address: request.ip, request_id: request.id };
 }
 
-/** Runs a change on behalf of the caller. A change that is not possible becomes a 400, of an unknown record a 404. */
+/** Runs a change on behalf of the caller. An impossible change becomes a 400, a change of an unknown record a 404. */
 export async function administer<T>(
   administration: AdministrationView,
   request: FastifyRequest,

@@ -92,14 +92,14 @@ export function createGuard(
     await authorize(request);
   }
 
-  /** While a body arrives that takes long: the credentials may have been revoked. Not for signed requests. */
+  /** For unsigned requests whose body takes long to arrive: the credentials may have been revoked meanwhile. */
   async function checkAgain(request: FastifyRequest): Promise<void> {
     const isBasic = credentialKind(request) === 'basic';
     const caller = await (isBasic ? basicCaller : tokenCaller)(authenticator, request);
     await checkRole(authenticator, caller, request);
   }
 
-  /** Only after authentication: otherwise anyone could use up a user's rate. */
+  /** Call it only after authentication: otherwise anyone could use up another user's rate limit. */
   async function authorize(request: FastifyRequest): Promise<void> {
     const caller = callerOf(request);
     if (requests && !requests.take(caller.user.id)) {
@@ -201,7 +201,7 @@ function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signatu
   return acceptsBasicReads(method, routeOptions.config) ? 'basic-read' : 'signature';
 }
 
-/** Whether secrets can be in the request: it was encrypted up to us or to a trusted proxy, or never left the machine. */
+/** Whether the request may carry a secret: it was encrypted up to us or a trusted proxy, or it never left the machine. */
 function isConfidential({ protocol, ip, raw, headers }: FastifyRequest): boolean {
   if (protocol === 'https') return true;
   // Behind a proxy on this machine that is not trusted, remote clients seem to be local.

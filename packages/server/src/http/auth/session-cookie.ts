@@ -4,7 +4,7 @@ import { ApiError } from '../../errors.ts';
 import type { Authenticator, SessionRefusal, SignedIn } from '../../identity/authenticator.ts';
 import { isLoopback } from '../../loopback.ts';
 
-/** For the routes of the console, of which some replace `allow` by a role. */
+/** The defaults of console routes. Some routes replace `allow` with a role. */
 export const SESSION_ONLY = { allow: 'authenticated', session: 'only', schema: { hide: true } } as const;
 
 export const SESSION_COOKIE = 'wafstat_session';

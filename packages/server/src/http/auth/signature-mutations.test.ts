@@ -164,7 +164,7 @@ const withHeader = (wire: Wire, name: string, change: (value: string) => string)
 const withAuthorization = (wire: Wire, change: (value: string) => string) =>
   withHeader(wire, 'authorization', change);
 const pick = <T>(values: readonly T[], at: number): T => values[at % values.length] as T;
-/** Replaces one character by another of the same kind. */
+/** Replaces one character with another of the same kind. */
 const withAnother = (text: string, at: number, kind: string): string => {
   const places = [...text].flatMap((character, i) => (kind.includes(character) ? [i] : []));
   const place = pick(places, at);

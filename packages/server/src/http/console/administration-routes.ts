@@ -65,7 +65,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       throw malformed('roles must be an object: lists of roles by project ID');
     const scopes = new Set(scopesOf(domainId));
     const entries = Object.entries(given).map(([scope, roles]): [string, Role[]] => {
-      if (!scopes.has(scope)) throw malformed('roles contains an ID that is no project of the domain');
+      if (!scopes.has(scope)) throw malformed('roles contains an ID that is not a project of the domain');
       if (!Array.isArray(roles) || !roles.every(isRole))
         throw malformed(`roles must contain lists of: ${ROLES.join(', ')}`);
       return [scope, [...new Set(roles)]];
@@ -99,7 +99,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       method: 'POST',
       url: USERS,
       ...SESSION_ONLY,
-      /** Without a password, the response has a generated one, and no other response has it. */
+      /** If the request has no password, one is generated, which only this response contains. */
       async handler(request, reply) {
         const domain_id = callersDomain(request);
         const fields = parseJson(request.body);
@@ -153,7 +153,7 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
       method: 'POST',
       url: `${USERS}/:id/password`,
       ...SESSION_ONLY,
-      /** Sets a generated password, which no other response has. Ends the user's sessions and tokens. */
+      /** Sets a generated password, which only this response contains. Ends the user's sessions and tokens. */
       async handler(request) {
         const id = otherUserId(request, 'reset your own password', 'change it under My credentials');
         const password = generatePassword();

@@ -13,10 +13,10 @@ import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';
 import { type Installed, sourceRoutes } from './source-routes.ts';
 
-/** Relative to the sources and to the compiled code alike. */
+/** The relative path is the same from the sources and from the compiled code. */
 const DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
-/** All pages are the same file; the script shows the one of the URL. */
+/** All pages are the same file; its script shows the page of the URL. */
 const PAGES = [
   '/console',
   '/console/overview',
@@ -77,7 +77,7 @@ export function consoleRoutes(
   return [...fileRoutes(), ...api.map(notCached)];
 }
 
-/** For a path of the console that does not exist: the script says so. Its calls and files get the usual 404. */
+/** Serves unknown console paths: its script says that there is no such page. Unknown calls and files get the usual 404. */
 export function missingPage(directory = DIRECTORY) {
   const page = readPage(directory);
   return ({ method, url }: FastifyRequest, reply: FastifyReply): boolean => {

@@ -17,7 +17,7 @@ const PATH = '/console/api/projects/:project_id/hosts';
 const HOSTS_MAX = 100_000;
 /** Enough for a small chart; limits the size of a response. */
 const POINTS_MAX = 100;
-/** Work before other queries get their turn. */
+/** How long to work before other queries get their turn. */
 const TURN_MS_MAX = 5;
 
 export function hostRoutes(

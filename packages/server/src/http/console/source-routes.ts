@@ -70,7 +70,7 @@ export function sourceRoutes(
       url: `${PATH}/setup`,
       ...SESSION_ONLY,
       allow: 'reader',
-      /** Paths on the server are for administrators only, and not for those of one customer among several. */
+      /** Only administrators see paths on the server, and only if there are no other customers. */
       async handler(request) {
         const { user } = callerOf(request);
         const mayAdminister = administersDomain(user, user.domain_id);
@@ -87,7 +87,7 @@ export function sourceRoutes(
       url: `${PATH}/ingest-key`,
       ...SESSION_ONLY,
       allow: 'admin',
-      /** An access key of a user who can only send logs to this project. No other response has its secret. */
+      /** Creates an access key of a user who can only send logs to this project. Only this response contains the secret. */
       async handler(request, reply) {
         const domainId = callersDomain(request);
         const project = lookup.project(pathParameter(request, 'project_id'));

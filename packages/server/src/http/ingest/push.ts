@@ -148,7 +148,7 @@ class CountingPush {
     return this.#reader;
   }
 
-  /** For the next push of the source. A push that changes nothing must not overwrite the state of another. */
+  /** Keeps the state for the next push of the source. A push without changes must not overwrite the state of another. */
   publishState(): void {
     const state = this.reader().state();
     if (state === this.#stateBefore) return;

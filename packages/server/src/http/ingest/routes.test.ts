@@ -321,7 +321,7 @@ test('a stranger who knows the ID of an access key can neither fill the memory n
     socket.write(garbage);
   }
   for (let turn = 0; turn < 2_000; turn++) await nextTurn();
-  // Of 660 MB.
+  // The strangers have sent 660 MB.
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(150_000_000);
   const signed = await sign({ method: 'POST', url, body }, key, { now: () => NOW });
   const other = await identity.administration.addKey(identity.administration.userNamed('admin').id, '');

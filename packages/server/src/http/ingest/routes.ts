@@ -27,14 +27,14 @@ import {
 import { PushCounter } from './push.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
 
-/** For bytes received and not yet counted, of all projects. The exceptions are chunks of 1 MiB. */
+/** Limits the bytes of all projects that are received and not yet counted. The exceptions are chunks of 1 MiB. */
 const BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 32 } as const;
 /**
- * For signed bodies, which are kept until their signature is verified: strangers who know the ID of an access key can
- * send some too. Shared between networks and access keys; the exceptions are bodies of 12 MiB.
+ * Limits signed bodies, which are kept until their signature is verified: strangers who know the ID of an access key can
+ * send some too. Networks and access keys share it; the exceptions are bodies of 12 MiB.
  */
 const SIGNED_BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 4 } as const;
-/** Logs decompress to ten or twenty times their size, zip bombs to a thousand times. Below the minimum it does no harm. */
+/** Logs decompress to ten or twenty times their size, zip bombs to a thousand times. Up to the minimum, none does harm. */
 const DECOMPRESSED_RATIO_MAX = 100;
 const DECOMPRESSED_BYTES_MIN = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;

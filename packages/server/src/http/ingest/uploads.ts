@@ -15,9 +15,9 @@ const SLOW_MS_MAX = 30_000;
 const WAIT_MS_MAX = 20_000;
 
 interface BudgetOptions {
-  /** For all uploads together. */
+  /** The limit of all uploads together. */
   bytesMax: number;
-  /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
+  /** How many owners may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;
 }
 
@@ -196,7 +196,7 @@ export function tooLarge(bytesMax: number, advice = ''): ApiError {
   return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}${advice}`);
 }
 
-/** `65536` is `64 KiB`; sizes that are no multiple of a unit stay in bytes. */
+/** Formats 65536 as `64 KiB`; sizes that are not a multiple of a unit stay in bytes. */
 export function sizeText(bytes: number): string {
   for (const [unit, name] of UNITS) if (bytes >= unit && bytes % unit === 0) return `${bytes / unit} ${name}`;
   return `${bytes} bytes`;

@@ -145,7 +145,7 @@ test('several changes in one call are made together, or not at all', async () =>
   expect(records.slice(1).map(({ action, outcome, object }) => [action, outcome, object.name])).toEqual([
     ['user.set_password', 'refused', 'admin'],
     ['user.disable', 'refused', 'admin'],
-    // Not created as enabled first.
+    // The user is created as disabled, not enabled first.
     ['user.add', 'done', 'bob'],
     ['user.add', 'done', 'alice'],
     ['user.set_password', 'done', 'alice'],
@@ -224,7 +224,7 @@ test('readers, tokens of a project, exchanged tokens and other domains change no
   expect(administration.users().map(({ name }) => name)).toEqual(['admin', 'reader', 'victim']);
 });
 
-test('a change while the user or project is deleted does not reach another domain, whose names are these IDs', async () => {
+test('a change of a user or project that is being deleted does not reach a record of another domain that is named like its ID', async () => {
   const { domain } = installation;
   const { administration } = identity;
   const foreign = await administration.addDomain('foreign');

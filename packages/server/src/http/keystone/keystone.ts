@@ -25,18 +25,18 @@ export function identityRoutes(routes: readonly Route[]): Route[] {
 }
 
 export interface Catalog {
-  /** The URL under which clients reach the service; null for the one of the request. */
+  /** The URL under which clients reach the service; null to use that of the request. */
   publicUrl: string | null;
   region: string;
 }
 
-/** The address that responses refer to. */
+/** The base URL of the links in a response. */
 export function baseOf({ publicUrl }: Pick<Catalog, 'publicUrl'>, request: FastifyRequest): string {
   // A trusted proxy may forward any text as the protocol.
   return publicUrl ?? `${request.protocol === 'https' ? 'https' : 'http'}://${request.host}`;
 }
 
-/** Every record has a link to itself: the `openstack` command fails without. */
+/** Every record has a link to itself: the `openstack` command fails without it. */
 export function withLink(base: string, path: string, record: object): object {
   return { ...record, links: { self: `${base}/identity/v3/${path}` } };
 }
@@ -103,12 +103,12 @@ export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
 }
 
-/** Keystone has no `access`. */
+/** `access` is our addition to the format of Keystone. */
 export function userBody({ id, name, domain_id, enabled, access }: User) {
   return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
 }
 
-/** Our roles have no other ID than their name. */
+/** The ID of a role is its name. */
 export function roleBody(role: Role) {
   return { id: role, name: role, domain_id: null, description: '', options: {} };
 }
@@ -188,7 +188,7 @@ export function parseLogin(body: unknown): PasswordLogin | TokenLogin {
   };
 }
 
-/** If both are given, the project counts. */
+/** If both are given, the project takes precedence. */
 function scopeAt(fields: unknown, path: string): ScopeReference {
   const project = valueAt(fields, `${path}.project`);
   if (project !== undefined) {
@@ -240,7 +240,8 @@ const SCOPE = partialObject({
   project: partialObject({ id: TEXT, name: TEXT, domain: NAMED }),
   domain: {
     ...NAMED,
-    description: 'A token for a domain gives no access to statistics. If both are given, the project counts.',
+    description:
+      'A token for a domain gives no access to statistics. If both are given, the project takes precedence.',
   },
 });
 

@@ -127,7 +127,7 @@ describe('reads', () => {
       expect(names((await get(`/v3/${path}`, token)).body.projects)).toEqual(['default', 'shop']);
     }
     expect(names((await get('/v3/domains', token)).body.domains)).toEqual(['default', 'other']);
-    // One response for what exists and what does not.
+    // The response is the same for what exists and what does not.
     for (const [kind, ids] of [
       ['user', [chief.id, installation.user.id, 'none', 'x'.repeat(5_000)]],
       ['project', [unused.id, 'none']],
@@ -154,7 +154,7 @@ describe('reads', () => {
     expect(names((await get('/v3/projects', admin)).body.projects)).toEqual(['default', 'unused']);
     expect(names((await get('/v3/roles', admin)).body.roles)).toEqual(['reader', 'ingest', 'admin']);
     expect((await get(`/v3/users/${reader.id}`, admin)).status).toBe(200);
-    // Not what the user may do in another domain.
+    // The list leaves out what the user may do in another domain.
     expect(names((await get(`/v3/users/${reader.id}/projects`, admin)).body.projects)).toEqual(['default']);
     const { body } = await get('/v3/role_assignments', admin);
     const seen = body.role_assignments.map(

@@ -194,7 +194,7 @@ function createView({ administration }: RequestIdentity) {
     user: (caller: Caller, { id, domain_id }: User) =>
       id === caller.user.id || administers(caller, domain_id),
     project,
-    /** The IDs of the caller's domain, of domains in which the caller has a role, and of those of the caller's projects. */
+    /** The IDs of the caller's domain, of domains in which the caller has a role, and of domains of the caller's projects. */
     domainIds: ({ user }: Caller) =>
       new Set([
         user.domain_id,
@@ -242,7 +242,7 @@ function recordRoute<R>(
   };
 }
 
-/** The same for both, so that nobody learns which IDs exist. After a 404, clients look for the name instead. */
+/** The same error in both cases, so that nobody learns which IDs exist. After a 404, clients look up the name instead. */
 function notReadable(name: string): ApiError {
   return new ApiError('WAF.4000', `the ${name} does not exist, or you are not allowed to read it`);
 }
@@ -321,7 +321,7 @@ function assignments(
   return found;
 }
 
-/** The query, of which every parameter is known: ignoring a filter would return more than was asked for. */
+/** Rejects unknown parameters: ignoring a filter would return more than the client asked for. */
 function filtersOf(request: FastifyRequest, names: readonly string[]): RawQuery {
   const query = queryOf(request);
   const unknown = Object.keys(query).find((name) => !names.includes(name));

@@ -51,8 +51,8 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
         operationId: 'createToken',
         summary: 'Create a token with a user name and a password, or from a token of another scope',
         description:
-          'The X-Subject-Token header of the response contains the token. A token from a token expires with the first ' +
-          'one, and does not manage access keys.',
+          'The X-Subject-Token header of the response contains the token. A token created from another token expires ' +
+          'with it, and cannot manage access keys.',
         body: TOKEN_REQUEST,
         response: { 201: TOKEN_RESPONSE },
       },
@@ -127,7 +127,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
   return [...identityRoutes(routes), versions];
 }
 
-/** In this letter case on the wire, because shell clients grep for it; Fastify would send it in lower case. */
+/** Keeps the letter case of the header, because shell clients grep for it; Fastify would send it in lower case. */
 function setSubjectToken(reply: FastifyReply, text: string): void {
   reply.raw.setHeader('X-Subject-Token', text);
 }

@@ -27,7 +27,7 @@ interface WaitingQuery {
 }
 
 export class Admission {
-  /** By project. */
+  /** The owners in this queue are projects. */
   readonly #waiting = new FairQueue<WaitingQuery>();
   readonly #countByUser = new Map<string, number>();
   readonly #now: () => number;
@@ -59,7 +59,7 @@ export class Admission {
     return result.finally(() => this.#leave(user));
   }
 
-  /** Also begins a turn if none has begun: everything that starts before the event loop comes round again. */
+  /** Also begins a turn if none has begun. A turn is everything that starts before the event loop comes round again. */
   #mayStart(): boolean {
     if (this.#running >= RUNNING_MAX) {
       this.#shedTimer ??= setTimeout(() => this.#shedAndStart(), SHED_CHECK_MS);
@@ -120,7 +120,7 @@ export class Admission {
       this.#restTurns = REST_TURNS;
       this.#restUntil = now + this.#lastTurnMs;
     } else if (this.#restTurns > 0) {
-      // No longer than the work took: under load the other turns are long too.
+      // Rests no longer than the work took: under load, the other turns are long too.
       this.#restTurns = now > this.#restUntil ? 0 : this.#restTurns - 1;
     }
     this.#shedAndStart();

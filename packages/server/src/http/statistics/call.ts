@@ -16,12 +16,12 @@ import {
 
 /** A statistics query. All of them have a range and a host filter. */
 export interface Call {
-  /** After `/v1/{project_id}/waf/`. */
+  /** The part after `/v1/{project_id}/waf/`. */
   path: string;
   operationId: string;
   summary: string;
   description?: string;
-  /** Besides the range and the hosts. */
+  /** Query parameters besides the range and the hosts. */
   parameters?: Record<string, object>;
   returns: Parameters<typeof withErrors>;
   handler: Route['handler'];

@@ -305,7 +305,7 @@ describe('responses', () => {
     expect(Number(head.headers['content-length'])).toBe(first.rawPayload.length);
   });
 
-  test.each(PATHS)('%s sends another ETag when the numbers change', async (path) => {
+  test.each(PATHS)('%s sends a different ETag when the counts change', async (path) => {
     const url = withParameters(path, RANGE);
     const { etag } = (await get(url)).headers;
     await append('p', [{ ...attack, count: 60_000 }]);

@@ -143,7 +143,7 @@ export function inventoryRoutes(store: Store): Route[] {
   ];
 }
 
-/** Calls of the API family that wafstat has no data for, and the data. */
+/** Calls of the API family whose data wafstat does not keep, with the name of that data. */
 const NOT_KEPT = {
   'overviews/bandwidth/timeline': 'bandwidth',
   'overviews/response-code/timeline': 'response codes',
@@ -152,7 +152,7 @@ const NOT_KEPT = {
   'event/:event_id': 'single events',
 };
 
-/** Like another path that does not exist, but with the reason. */
+/** A 404 like that of any unknown path, but with the reason. */
 function notKept(path: string, data: string): Route {
   return {
     method: 'GET',
@@ -211,7 +211,9 @@ const HOSTS_PARAMETERS = {
     },
   ),
   hostname: string('List only hosts whose name contains this text.'),
-  policyname: string('List only hosts with this policy. No host has one, so any name matches nothing.'),
+  policyname: string(
+    'List only hosts with this policy. Hosts have no policies, so the list is always empty.',
+  ),
 };
 
 const SOURCES_PARAMETERS = {

@@ -2,46 +2,62 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Range } from '../../statistics/range.ts';
 import type { Store } from '../../store/store.ts';
-import { queryOf, type RawQuery } from '../query.ts';
+import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
 import { type Body, contentResponse, createSend, ResponseCache, toBody } from './response-cache.ts';
+import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
-type Parse<Q> = (query: RawQuery, now: number) => Q;
+
+/** Widens the range of a query to the one that is counted. */
+type Widen = (range: Range) => Range;
 
 export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
-  cached<Q extends Range>(
+  cached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
     compute: (query: Q & { project: string }) => Promise<Body | object>,
+    widen?: Widen,
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */
-  uncached<Q extends Range>(
+  uncached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
     compute: (query: Q & { project: string }) => Promise<object>,
+    widen?: Widen,
   ): Handler;
 }
 
 export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
   const cache = new ResponseCache(store);
   const send = createSend();
+  const parsers = new UrlParsers();
 
   /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */
   function admit<T>(request: FastifyRequest, compute: () => Promise<T>): Promise<T> {
     return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, compute);
   }
 
+  /** Reads the query of a request. */
+  function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen | undefined) {
+    const parseUrl = parsers.add(parse);
+    return (request: FastifyRequest) => {
+      const { query, isRecent } = parseUrl(request.url, now());
+      const project = pathParameter(request, 'project_id');
+      return { query: { ...query, ...widen?.(query), project }, isRecent };
+    };
+  }
+
   return {
-    cached(parse, compute) {
+    cached(parse, compute, widen) {
+      const read = createReader(parse, widen);
       async function respond(request: FastifyRequest) {
-        const rawQuery = queryOf(request);
-        const query = { ...parse(rawQuery, now()), project: pathParameter(request, 'project_id') };
+        const { query, isRecent } = read(request);
         // Read before the counts: if they change in between, the response only looks older than it is.
         const version = await store.version(query);
         const content = await compute(query);
-        // `today` is another range tomorrow, which may have the same version.
-        if (rawQuery.recent !== undefined) return contentResponse(content);
+        // Tomorrow, `today` is another range, which may have the same version.
+        if (isRecent) return contentResponse(content);
         const { project, from, to } = query;
         const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
         cache.set(request, response);
@@ -54,12 +70,12 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
       };
     },
 
-    uncached(parse, compute) {
+    uncached(parse, compute, widen) {
+      const read = createReader(parse, widen);
       return async (request, reply) => {
-        const response = await admit(request, async () => {
-          const query = parse(queryOf(request), now());
-          return contentResponse(await compute({ ...query, project: pathParameter(request, 'project_id') }));
-        });
+        const response = await admit(request, async () =>
+          contentResponse(await compute(read(request).query)),
+        );
         return send(request, reply, response);
       };
     },

@@ -45,7 +45,7 @@ function get(url: string, headers: Record<string, string> = {}) {
 }
 
 describe('a response', () => {
-  test('for a recent range has another ETag when the numbers of the range are others', async () => {
+  test('for a recent range has a new ETag when the range moves on to other counts', async () => {
     const url = '/v1/p/waf/event/attack/type?recent=yesterday';
     await count(NOW - DAY_MS, 3);
     await count(NOW, 5);

@@ -9,15 +9,15 @@ import { SharedParts } from '../shared-parts.ts';
 
 /** About 120 timelines of a day by minute, with room for their compressed forms. */
 const CACHED_BYTES_MAX = 16_777_216;
-/** Per response: its URL, and the objects around its bytes. */
+/** The memory of the objects around the bytes of a response. */
 const RESPONSE_BYTES = 1_024;
-/** Remembers most URLs for half a minute if 1,000 new ones come in a second. */
+/** Remembers most URLs for half a minute if 1,000 new ones arrive per second. */
 const REQUESTED_HASHES = 65_536;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
 export interface Response {
-  /** Of the counts in the range, or of the content. Null: the store cannot tell. */
+  /** The version of the counts in the range, or a hash of the content; null if the store does not know the version. */
   version: string | null;
   body: Body;
   compressed: Map<ContentCoding, Buffer | Buffer[]>;
@@ -55,7 +55,7 @@ export class ResponseCache {
 
   /**
    * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
-   * double its processor time. Other URLs may have the same hash, which does no harm.
+   * double its processor time. Collisions of hashes do no harm.
    */
   readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
@@ -86,12 +86,22 @@ export class ResponseCache {
   }
 }
 
-/** FNV-1a, 32 bits. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+/**
+ * FNV-1a of the start, where the range usually is, and of the end. The whole URL takes 3 us if it has ten hosts, and 40 us
+ * if it has a thousand.
+ */
+function hashOf(url: string): number {
+  let hash = 0x811c9dc5 ^ url.length;
+  const add = (from: number, to: number) => {
+    for (let i = from; i < to; i++) hash = Math.imul(hash ^ url.charCodeAt(i), 0x01000193);
+  };
+  add(0, Math.min(url.length, HASHED_START));
+  add(Math.max(HASHED_START, url.length - HASHED_END), url.length);
   return hash >>> 0;
 }
+
+const HASHED_START = 128;
+const HASHED_END = 16;
 
 function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';

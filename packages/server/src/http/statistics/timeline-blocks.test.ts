@@ -56,7 +56,7 @@ async function addHosts(project: string): Promise<string[]> {
   return ids.flatMap((id) => id ?? []);
 }
 
-/** Mostly close to the edges of the ranges, and to those of minutes and blocks. */
+/** Offsets before now, mostly close to the edges of ranges, minutes and blocks. */
 const ago = fc.oneof(
   fc.integer({ min: -2 * DAY_MS, max: 40 * DAY_MS }),
   fc.integer({ min: 0, max: 3 * MINUTE_MS }),
@@ -153,6 +153,33 @@ describe('a timeline from blocks', () => {
     await append(project, [{ time: NOW + 1, hostId: null, request: true, attack: null, count: 1 }]);
     await get(NOW + 2);
     expect(counted[1]).toBeLessThan(250);
+  });
+
+  test('creates no blocks that would evict others in use, and continues when those are not', async () => {
+    const project = 'full';
+    await append(project, [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }]);
+    let now = 0;
+    const blocks = new TimelineBlocks(store, () => now);
+    // Each day of categories takes about a megabyte, and the cache has 16.
+    const get = (offset: number) =>
+      blocks.json(categoriesOf(store), {
+        project,
+        hosts: undefined,
+        from: NOW - DAY_MS,
+        to: NOW,
+        offsetMs: offset * MINUTE_MS,
+      });
+    const kept: boolean[] = [];
+    for (let round = 0; round < 3; round++) {
+      kept.length = 0;
+      for (let offset = 0; offset < 40; offset++) kept.push(!Buffer.isBuffer(await get(offset)));
+    }
+    const count = kept.filter(Boolean).length;
+    expect(count).toBeGreaterThan(10);
+    expect(count).toBeLessThan(30);
+    expect(kept.slice(0, count)).toEqual(Array(count).fill(true));
+    now += 11_000;
+    expect(Buffer.isBuffer(await get(39))).toBe(false);
   });
 
   test('never shows a part of a batch that is counted meanwhile', async () => {

@@ -1,7 +1,7 @@
 /**
  * Timelines of ranges that move. A dashboard queries a range that ends now: nearly all points are those of its last query,
  * unless late events change them. So the text of points is kept in blocks, each with the version of its counts. A
- * response is put together from blocks; only those that changed and the two points that the range cuts are counted.
+ * response is assembled from blocks; only those that changed and the two points that the range cuts are counted.
  */
 import { BoundedCache } from '../../cache.ts';
 import { DAY_MS, gridEdges, intervalOf, type TimelineQuery } from '../../statistics/timeline.ts';
@@ -16,12 +16,16 @@ import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './t
 const BLOCK_POINTS = 240;
 /** About 100 timelines of a day by minute. */
 const BLOCK_BYTES_MAX = 16_777_216;
-/** Of the objects of a block. */
+/** The memory of the objects around the bytes of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;
+/** The approximate memory of one series of a block. */
+const SERIES_BYTES = 10_240;
+/** A block counts as in use for this long after a query. Dashboards refresh more often. */
+const IN_USE_MS = 10_000;
 
-/** The length of the names of all views. The name of a view of a thousand hosts has 33,000 characters. */
+/** Limits the names of all views together. The name of a view of a thousand hosts has 33,000 characters. */
 const VIEW_CHARACTERS_MAX = 4_194_304;
-/** More than there are blocks of minutes up to TIME_MAX. */
+/** More than the number of blocks of minutes up to TIME_MAX. */
 const BLOCKS_PER_VIEW = 2 ** 21;
 
 /** The series of a call, and the text around their points. */
@@ -38,8 +42,10 @@ type GridQuery = TimelineQuery & { byDay?: boolean };
 
 interface Block {
   version: string;
-  /** Of the store, when the version was checked the last time. */
+  /** The change counter of the store when the version was last checked. */
   changes: number | undefined;
+  /** Monotonic milliseconds. */
+  usedAt: number;
   text: PointsText;
   /** All points of each series. */
   whole: Part[];
@@ -63,23 +69,29 @@ export class TimelineBlocks {
     // The compressed text of all points and that of the latest cut take up to a fifth each.
     weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
   });
+  readonly #now: () => number;
   #lastView = 0;
 
-  constructor(store: Store) {
+  /** `now`: monotonic milliseconds. */
+  constructor(store: Store, now = () => performance.now()) {
     this.#store = store;
+    this.#now = now;
   }
 
   async json(timeline: TimelineSeries, query: GridQuery): Promise<Buffer | SharedParts> {
     return (await this.#fromBlocks(timeline, query)) ?? (await plainJson(timeline, query));
   }
 
-  /** Undefined if the range is short, if the view is new, or if cached points change while others are counted. */
+  /**
+   * Undefined if the range is short, if the view is new, if its blocks do not fit into the cache, or if cached points change
+   * while others are counted.
+   */
   async #fromBlocks(timeline: TimelineSeries, query: GridQuery): Promise<SharedParts | undefined> {
     const { project, hosts, from, to, offsetMs, byDay = false } = query;
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
     const blockMs = BLOCK_POINTS * intervalMs;
     if (this.#store.versions === undefined || to - from < blockMs) return undefined;
-    // JSON tells all hosts from a host whose ID is `undefined`.
+    // JSON distinguishes "all hosts" from a host whose ID is `undefined`.
     const selection = JSON.stringify([project, hosts ?? null]);
     const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${selection}`);
     // Times on the local clock, in intervals: the whole points of the range before its last point, and their blocks.
@@ -94,20 +106,27 @@ export class TimelineBlocks {
     const changes = this.#store.changes?.();
     const keyOf = (i: number) => view * BLOCKS_PER_VIEW + firstBlock + i;
     const known = edges.slice(1).map((_, i) => this.#blocks.get(keyOf(i)));
-    // Usually many queries come between two changes, and one number tells for all blocks that none has changed.
+    // Usually many queries come between two changes, and comparing one number shows that no block has changed.
     const isCurrent = changes !== undefined && known.every((block) => block?.changes === changes);
     const versions = isCurrent
       ? known.map((block) => block?.version)
       : await this.#store.versions({ project, edges });
     const cached = known.map((block, i) => (block?.version === versions[i] ? block : undefined));
-    for (const block of cached) if (block) block.changes = changes;
+    const now = this.#now();
+    for (const block of cached) {
+      if (block === undefined) continue;
+      block.changes = changes;
+      block.usedAt = now;
+    }
     const [wholeFrom, wholeTo] = [first * intervalMs - offsetMs, end * intervalMs - offsetMs];
     const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
+    const added = known.filter((block) => block === undefined).length;
+    if (added > 0 && this.#isInUse(added * timeline.heads.length * SERIES_BYTES, now)) return undefined;
     const finer = mergeEdges([from, wholeFrom, wholeTo, to], stale, intervalMs);
     const counts = await timeline.count({ project, hosts, edges: finer });
     if (changes === undefined || this.#store.changes?.() !== changes) {
       const versionsNow = await this.#store.versions({ project, edges });
-      // Otherwise a batch could be in some points of the response and missing in others.
+      // Otherwise a batch could be in some points of the response and missing from others.
       if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
     }
 
@@ -116,7 +135,7 @@ export class TimelineBlocks {
       const start = edges[i] ?? 0;
       const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
       const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
-      const added = createBlock(versions[i] ?? '', changes, pointsText(ends, series));
+      const added = createBlock(versions[i] ?? '', changes, now, pointsText(ends, series));
       this.#blocks.set(keyOf(i), added);
       return added;
     });
@@ -130,6 +149,15 @@ export class TimelineBlocks {
     return join(timeline, cut(from, wholeFrom), blocks, firstPoint, endPoint, cut(wholeTo, to));
   }
 
+  /**
+   * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
+   * no block would ever be reused: creating them takes three times as long as the plain response.
+   */
+  #isInUse(bytes: number, now: number): boolean {
+    const oldest = this.#blocks.evictedBy(bytes);
+    return oldest !== undefined && now - oldest.usedAt < IN_USE_MS;
+  }
+
   /** Undefined the first time: blocks of a view that is queried only once are not worth keeping. */
   #viewIfRepeated(name: string): number | undefined {
     const known = this.#views.get(name);
@@ -138,7 +166,7 @@ export class TimelineBlocks {
   }
 }
 
-/** The naive version. */
+/** Counts all points; also the oracle in tests. */
 export async function plainJson(
   { heads, tail, count }: TimelineSeries,
   { project, hosts, from, to, offsetMs, byDay = false }: GridQuery,
@@ -178,7 +206,7 @@ function sumPoints(
   ends: readonly number[],
 ): Float64Array {
   const first = edges.indexOf(start);
-  // No edge but those of the points.
+  // The edges are exactly those of the points, so there is nothing to add up.
   if (edges[first + ends.length] === ends[ends.length - 1])
     return counts.subarray(first, first + ends.length);
   const sums = new Float64Array(ends.length);
@@ -191,8 +219,8 @@ function sumPoints(
   return sums;
 }
 
-function createBlock(version: string, changes: number | undefined, text: PointsText): Block {
-  return { version, changes, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
+function createBlock(version: string, changes: number | undefined, usedAt: number, text: PointsText): Block {
+  return { version, changes, usedAt, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
 }
 
 /** The points of each series from `from` to before `to`, as one part. */
@@ -211,7 +239,7 @@ function cutBlock(block: Block, from: number, to: number): Part[] {
   return block.cut.parts;
 }
 
-/** Of the first block, the points from `firstPoint` on; of the last, those before `endPoint`. */
+/** Joins the blocks, from `firstPoint` in the first block to before `endPoint` in the last. */
 function join(
   { heads, tail }: TimelineSeries,
   cutsBefore: readonly string[],

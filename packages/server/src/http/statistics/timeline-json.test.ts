@@ -23,7 +23,7 @@ const whole = fc.oneof(
   fc.constantFrom(0, 9, 10, 999_999, 1_000_000, 1_000_001, 2 ** 53 - 1),
 );
 
-/** Of any length, of 13 digits, and at the limits of 13 digits. */
+/** Times of any length, of 13 digits, and at the limits of 13 digits. */
 const time = fc.oneof(
   whole,
   fc.integer({ min: 1e12, max: 1e13 - 1 }),

@@ -12,16 +12,16 @@ const PARAMETERS = { top: TOP_PARAMETER, attacks: ATTACKS_PARAMETER };
 const BOUNDS =
   'An item has at least `num` attacks and at most `num + error`. A value that is not kept has at most `error` attacks. ' +
   'As long as an hour has no more values than the service keeps, all numbers are exact and all errors are 0.';
-const IP = string('IP address, of IPv6 the /64 network, like `2001:db8:1:2::/64`.');
+const IP = string('IP address; for IPv6 its /64 network, such as `2001:db8:1:2::/64`.');
 const URL = {
   key: string('Path of the URL, without the query.'),
   host: string('Host name, empty for attacks without a registered host.'),
   host_id: string('Host ID, null for attacks without a registered host.', { type: ['string', 'null'] }),
 };
-const COUNTRY = string('Country code by ISO 3166-1, like `DE`.');
+const COUNTRY = string('ISO 3166-1 country code, such as `DE`.');
 
 const COVERAGE = {
-  attacks: integer('Number of attacks that have a value in this list, exact.'),
+  attacks: integer('Exact number of attacks that have a value in this list.'),
   distinct_is: string('`estimate`: the standard error is 2.3 %. `minimum`: there may be more.', {
     enum: ['exact', 'estimate', 'minimum'],
   }),
@@ -35,7 +35,7 @@ const COVERAGE = {
   },
 };
 
-/** With the fields of COVERAGE, one of which is optional. */
+/** An object with the fields of COVERAGE, one of which is optional. */
 const coveredObject = (
   before: Readonly<Record<string, object>>,
   after: Readonly<Record<string, object>> = {},
@@ -47,18 +47,19 @@ const coveredObject = (
 /** The fields of an item besides `num` and `error`. */
 const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
   coveredObject(
-    { total: integer('Number of different values, before `top` cuts the list.') },
+    { total: integer('Number of distinct values, before `top` cuts the list.') },
     {
       items: array(
         object({
           ...fields,
-          num: integer('Number of attacks, at least.'),
+          num: integer('Lower bound of the number of attacks.'),
           error: integer('How many more attacks there may be. 0: `num` is exact.'),
         }),
       ),
     },
   );
 
+/** The range consists of the whole hours by which stores count values, so the ETag depends on all of them. */
 type ProjectQuery = TopAttacksQuery & { project: string };
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
@@ -77,33 +78,41 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     summary: `List the ${what} with the most attacks`,
     description: BOUNDS,
     parameters: PARAMETERS,
-    returns: ['The most frequent first.', listOf({ key })],
-    handler: cached(parseTopAttacksQuery, (query) => top(list, query)),
+    returns: ['The list, most frequent first.', listOf({ key })],
+    handler: cached(parseTopAttacksQuery, (query) => top(list, query), hoursOf),
   });
 
   return [
     {
       path: 'event/attack/source',
       operationId: 'attackSources',
-      summary: 'List the sources of the most attacks',
+      summary: 'List the sources with the most attacks',
       description: BOUNDS,
       parameters: PARAMETERS,
-      returns: ['The most frequent first.', listOf({ ip: IP })],
-      handler: cached(parseTopAttacksQuery, async (query) => {
-        const { items, ...list } = await top('sources', query);
-        return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
-      }),
+      returns: ['The list, most frequent first.', listOf({ ip: IP })],
+      handler: cached(
+        parseTopAttacksQuery,
+        async (query) => {
+          const { items, ...list } = await top('sources', query);
+          return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
+        },
+        hoursOf,
+      ),
     },
     {
       path: 'event/attack/source/num',
       operationId: 'attackSourceCount',
-      summary: 'Get the number of different sources of attacks',
+      summary: 'Get the number of distinct sources of attacks',
       parameters: { attacks: ATTACKS_PARAMETER },
       returns: ['The number of sources.', coveredObject({ sip: integer('Number of sources.') })],
-      handler: cached(parseTopAttacksQuery, async (query) => {
-        const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
-        return { sip: total, ...coverage };
-      }),
+      handler: cached(
+        parseTopAttacksQuery,
+        async (query) => {
+          const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
+          return { sip: total, ...coverage };
+        },
+        hoursOf,
+      ),
     },
     overview('ip', 'topIps', 'sources', IP, 'sources'),
     {
@@ -112,12 +121,14 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       summary: 'List the URLs with the most attacks',
       description: `The same path on two hosts is two items. ${BOUNDS}`,
       parameters: PARAMETERS,
-      returns: ['The most frequent first.', listOf(URL)],
-      handler: uncached(parseTopAttacksQuery, ({ top: limit, ...query }) =>
-        topUrls(store, { ...query, limit }),
+      returns: ['The list, most frequent first.', listOf(URL)],
+      handler: uncached(
+        parseTopAttacksQuery,
+        ({ top: limit, ...query }) => topUrls(store, { ...query, limit }),
+        hoursOf,
       ),
     },
-    overview('rule', 'topRules', 'rules', string('Rule ID, as the log has it.'), 'rules'),
+    overview('rule', 'topRules', 'rules', string('Rule ID, as in the log.'), 'rules'),
     overview('country', 'topCountries', 'countries', COUNTRY, 'countries'),
     {
       path: 'overviews/classification',

@@ -46,7 +46,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
           'the password is wrong, or the user has no role on the system',
       );
     }
-    // A wafstat, for example: earlier releases accepted one here.
+    // From a wafstat, for example, which earlier releases accepted here.
     if (response.statusCode === 400) {
       throw new ServiceUserRejected(
         'Keystone issues no tokens for the system: --identity-url must be the address of a Keystone v3',
@@ -153,7 +153,7 @@ function unexpectedStatus(status: number | undefined, call: string): UnexpectedI
   return new UnexpectedIdentityResponse(`Keystone responded ${status} to ${call}`);
 }
 
-/** With system scope, because callers come from all domains. */
+/** Requests a token with system scope, because callers come from all domains. */
 function tokenRequest({ name, domain, password }: ServiceUser) {
   return {
     auth: {
@@ -172,7 +172,7 @@ interface Call {
 }
 
 interface TransportLimits {
-  /** For the whole call, including the wait for a connection. */
+  /** The timeout of a whole call, including the wait for a connection. */
   timeoutMs: number;
   /** Further calls are refused, so that requests do not pile up when the service is slow. */
   callsMax: number;

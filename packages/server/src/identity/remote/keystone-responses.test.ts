@@ -12,7 +12,7 @@ import {
   readUser,
 } from './keystone-responses.ts';
 
-/** As Keystone 22 writes it. */
+/** A token as Keystone 22 writes it. */
 const TOKEN = {
   token: {
     methods: ['password'],
@@ -63,7 +63,7 @@ describe('a token', () => {
 describe('an access key', () => {
   const pair = { access: 'AK', secret: 'SK' };
 
-  test('is for one project, and rejected without', () => {
+  test('is for one project, and rejected without one', () => {
     expect(readKey(credential(pair), 'AK')).toMatchObject({
       user_id: 'u1',
       project_id: 'p1',
@@ -114,7 +114,7 @@ test('any response is either understood or an IdentityUnavailable', () => {
     readDomain,
     (body: unknown) => readRoles(body, 'p1'),
   ];
-  /** A valid response with one value replaced by anything. */
+  /** A valid response with one value replaced with anything. */
   const broken = fc
     .tuple(fc.constantFrom(TOKEN, credential({ access: 'AK', secret: 'SK' })), fc.nat(), fc.anything())
     .map(([body, place, value]) => {

@@ -35,7 +35,7 @@ export interface RemoteIdentity {
 }
 
 interface RemoteIdentityOptions {
-  /** Without `/v3`. */
+  /** The URL of Keystone without `/v3`. */
   baseUrl: string;
   user: ServiceUser;
   /** Revoked credentials keep working for at most this long. */

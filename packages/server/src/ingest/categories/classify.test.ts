@@ -215,12 +215,12 @@ describe('a request', () => {
     const cut = rule({ id: '', severity: '' });
     const sums = (text: string) => ({ ...crs('980130'), ...scoresOf(text) });
 
-    test('is no attack if only setup and score rules matched', () => {
+    test('is not an attack if only setup and score rules matched', () => {
       expect(primary(crs('901001'), sums('(Total Inbound Score: 3 - SQLI=3,XSS=0)'))).toBeNull();
       expect(primary()).toBeNull();
     });
 
-    test('is no attack if CRS denies everything because it is not set up', () => {
+    test('is not an attack if CRS denies everything because it is not set up', () => {
       expect(decide([classify({ ...crs('901001'), denied: true }, NONE)], true).category).toBeNull();
     });
 
@@ -242,7 +242,7 @@ describe('a request', () => {
       expect(primary(crs('920350', '4'), crs('949110'), sums('SQLI=0,RCE=5'))).toBe('illegal');
     });
 
-    test('is no attack if the verdict is based on a rule that the operator excluded', () => {
+    test('is not an attack if the verdict is based on a rule that the operator excluded', () => {
       const overrides = new Map([['942100', null]]);
       const overridden = (...rules: Rule[]) =>
         decide(rules.map((each) => classify(each, overrides))).category;

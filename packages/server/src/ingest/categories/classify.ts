@@ -34,7 +34,7 @@ export interface Rule {
   sums?: Category | undefined;
   /** In 980xxx: a score exceeded its limit, as in 949xxx. */
   exceeded?: boolean | undefined;
-  /** From the vendor's own name of the rule. Wins over the CRS tables, but not over the operator. */
+  /** What follows from the vendor's name of the rule. Wins over the CRS tables, but not over the operator. */
   named?: { category: Category; because: string };
 }
 
@@ -42,7 +42,7 @@ export interface Classification {
   /** The rule ID; '' if the message was cut before it. */
   rule: string;
   points: number;
-  /** Null if the rule alone is no attack. */
+  /** Null if the rule alone is not an attack. */
   category: Category | null;
   /** The evidence, in a few words. */
   because: string;
@@ -91,7 +91,7 @@ export function classify(rule: Rule, overrides: Overrides): Classification {
   return result;
 }
 
-/** For a rule without points, whose category follows from the log or from a vendor's names. */
+/** Classifies a rule without points, whose category follows from the log or from a vendor's names. */
 export function judgement(rule: string, category: Category, because: string): Classification {
   return { rule, points: 0, category, because };
 }
@@ -143,7 +143,7 @@ function byVerdict(
   blocked: boolean,
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
-  // Rule 901001 denies every request if CRS is not set up: that is no attack.
+  // Rule 901001 denies every request if CRS is not set up: that is not an attack.
   const isSetUp = distinct.some((each) => each.denied && !each.verdict);
   // A verdict based on a rule that the operator excluded is excluded too.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);
@@ -360,7 +360,7 @@ function problemsOf(rule: string, category: unknown): string[] {
   if (!/^[1-9]\d{0,18}$/.test(rule)) problems.push(`"${rule}" is not a rule id`);
   if (category !== 'none' && !isCategory(category)) {
     problems.push(
-      `rule "${rule}" is ${JSON.stringify(category)}, but must be none, ${CATEGORIES.join(', ')}`,
+      `rule "${rule}" is ${JSON.stringify(category)}, but must be one of none, ${CATEGORIES.join(', ')}`,
     );
   }
   return problems;

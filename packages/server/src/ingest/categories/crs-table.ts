@@ -1,7 +1,7 @@
 /** How CRS rules map to categories: data that can be printed, documented and discussed. classify.ts applies it. */
 import type { Category } from '../../event.ts';
 
-/** Raise it whenever a rule may get another category than before. */
+/** Increase it whenever the category of a rule may change. */
 export const TABLE_VERSION = 2;
 
 /** The first of these that applies decides the category of a rule. */
@@ -154,7 +154,7 @@ export const POINTS: Readonly<Record<string, number>> = {
   5: 2,
 };
 
-/** For a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
+/** The points of a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
 export const POINTS_WITHOUT_SEVERITY = 5;
 
 /** The category of an attack that only a verdict reports. */

@@ -6,7 +6,7 @@ export interface NameRow {
   names: readonly string[];
 }
 
-/** Tables by name, and the categories of what no table names. */
+/** Tables by name, and the categories of names that are in no table. */
 type VendorTables = Record<string, Category | { category: Category; name: RegExp } | readonly Row[]>;
 type Row = NameRow | { category: Category; from: number; to: number };
 

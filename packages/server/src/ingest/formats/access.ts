@@ -17,7 +17,7 @@ export const access: TextFormat = {
    */
   parse(line, { commonTime }) {
     for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
-      // The client chooses the user name, which may hold a time, but no quote can follow that.
+      // The client chooses the user name, which may contain a time, but no quote can follow it.
       if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
       const time = commonTime.parseAt(line, at + 1);
       if (time === null) continue;
@@ -52,7 +52,7 @@ function isDash(line: string, at: number): boolean {
   return line.charCodeAt(at) === DASH && line.charCodeAt(at + 1) === SPACE;
 }
 
-/** Names that people give the variables of nginx, Apache and Caddy, and those of ECS; the most exact first. */
+/** Names that people give to the variables of nginx, Apache and Caddy, and those of ECS. The most exact come first. */
 const TIMES = 'msec time_iso8601 @timestamp StartUTC start_time timestamp ts time_local time'.split(' ');
 const HOSTS = 'host http_host server_name vhost authority :authority RequestHost domain'.split(' ');
 const REQUEST_FIELDS = (
@@ -82,7 +82,7 @@ export const accessJson: JsonFormat = {
   },
 };
 
-/** Also `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}`, as in ECS. */
+/** Accepts `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}` too, as in ECS. */
 function hasRequestField(fields: JsonObject): boolean {
   if (REQUEST_FIELDS.some((name) => name in fields)) return true;
   const http = asObject(fields.http);

@@ -217,7 +217,7 @@ export const cloudfrontJson: JsonFormat = {
 /** A date, or seconds or milliseconds since the epoch, and a tab. */
 const CLOUDFRONT_START = /^(?:\d{4}-\d{2}-\d{2}|\d{10}(?:\d{3})?)\t/;
 
-/** For lines without a preceding `#Fields:` line: the order has never changed, and new columns come last. */
+/** The columns of lines before any `#Fields:` line: the order has never changed, and new columns come last. */
 const DEFAULT_FIELDS =
   'date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) ' +
   'cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header';

@@ -48,7 +48,7 @@ export const azureWaf: JsonFormat = {
 
 type Kind = 'gateway rule' | 'front door rule' | 'request';
 
-/** By `category`; exports without it are recognized by their fields. */
+/** The kind follows from `category`; exports without it are recognized by their fields. */
 function kindOf(fields: JsonObject): Kind | null {
   const category = lowerText(fields.category);
   if (category === 'applicationgatewayfirewalllog') return 'gateway rule';
@@ -128,7 +128,7 @@ function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | un
 }
 
 function accessRecord(properties: JsonObject, time: number): Reading {
-  // A request between two Front Door locations: the client's request has its own object.
+  // A request between two Front Door locations. The client's request has its own object.
   if (lowerText(properties.isReceivedFromClient) === 'false' || properties.isReceivedFromClient === false) {
     return dropped('same_request');
   }

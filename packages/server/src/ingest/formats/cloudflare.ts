@@ -115,7 +115,7 @@ function ruleOf({ source, rule, description }: Match, fields: JsonObject): Rule 
 /** Cloudflare calls a request with a score up to this an attack. */
 const ATTACK_SCORE_MAX = 20;
 
-/** By the lowest score. 0 means no score. */
+/** The category with the lowest score. 0 means no score. */
 function categoryOfScore(fields: JsonObject): Category | null {
   const scores = CLOUDFLARE.scores.flatMap(({ category, names }) =>
     names.map((name) => ({ category, score: Number(fields[name]) })),

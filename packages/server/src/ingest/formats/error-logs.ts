@@ -271,7 +271,7 @@ export const caddyJson: JsonFormat = {
   },
 };
 
-/** On a terminal: `2025/12/10 09:25:32.123	ERROR	http.handlers.waf	[client ..] Coraza: ..` */
+/** The form on a terminal: `2025/12/10 09:25:32.123	ERROR	http.handlers.waf	[client ..] Coraza: ..` */
 export const caddyText: TextFormat = {
   name: 'caddy',
   traits: [

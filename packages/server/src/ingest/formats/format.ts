@@ -6,7 +6,7 @@ import type { PatternFields } from './pattern.ts';
 import type { LocalZone } from './time-zone.ts';
 import type { CommonTimeParser } from './timestamps.ts';
 
-/** As used on the command line and in summaries. */
+/** The names on the command line and in summaries. */
 export const LOG_FORMATS = [
   'access',
   'access-json',
@@ -90,7 +90,7 @@ export interface Transaction {
 export interface RuleMatch extends Transaction {
   /** When the line was written: for a slow request, long after it began. */
   written: number;
-  /** Tells requests apart if the ID was cut off; '' if the log has none. */
+  /** Distinguishes requests if the ID was cut off; '' if the log has no connections. */
   connection: string;
   /** Set if `id` is '' because a client may have forged it: all IDs in the line, possibly the real one too. */
   claimedIds?: readonly string[];
@@ -98,7 +98,7 @@ export interface RuleMatch extends Transaction {
 
 /** What a format makes of a line. The category of a transaction is decided later. */
 export type Reading =
-  /** `id`: of a request that other lines may repeat. */
+  /** `id` is that of a request that other lines may repeat. */
   | { kind: 'record'; record: LogRecord; id?: string }
   | { kind: 'dropped'; reason: DropReason }
   /** A line that names the columns of the following lines. */
@@ -108,10 +108,10 @@ export type Reading =
 
 /** What a parser needs besides the line. */
 export interface Context {
-  /** For times without a zone. */
+  /** The zone of times that name none. */
   zone: LocalZone;
   commonTime: CommonTimeParser;
-  /** From the last `#Fields:` line; null before the first. */
+  /** The columns in the last `#Fields:` line; null before the first one. */
   columns: readonly string[] | null;
 }
 

@@ -246,7 +246,7 @@ function edited(log: Buffer, { kind, at, length, bytes }: Edit): Buffer {
 const NOW = Date.UTC(2026, 10, 15);
 const LOG_RUNS = scaled(30);
 
-/** Gives no result of its own. */
+/** A header line, which has no result of its own. */
 function isHeader(line: string): boolean {
   return line.startsWith('#Fields: ') || line.startsWith('#Version: ');
 }

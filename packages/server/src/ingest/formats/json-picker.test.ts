@@ -60,9 +60,9 @@ const { value: anyValue } = fc.letrec<{ value: unknown }>((tie) => ({
     fc.dictionary(name, tie('value'), { maxKeys: 5 }),
   ),
 }));
-/** Not escaped, and not similar to a wanted name. */
+/** A name without escapes that is not similar to a wanted one. */
 const otherName = fc.string().map((each) => `x${each.replaceAll(/["\\]/g, '')}`);
-/** Has the shape, and other fields besides it. */
+/** A document of the shape, with other fields besides it. */
 const document = fc
   .record(
     {

@@ -30,14 +30,14 @@ interface Field {
 /** Longer lines have long bodies, and JSON.parse is as fast there. */
 const LENGTH_MAX = 65_536;
 
-/** Of wanted names: the head of a field has four bytes, two of which are the quote and the colon. */
+/** The length of wanted names: the head of a field has four bytes, two of which are the quote and the colon. */
 const NAME_LENGTH_MIN = 2;
 const NAME_LENGTH_MAX = 31;
 
-/** Wanted names of one object: one bit of an integer for each. */
+/** Wanted names of one object: each takes one bit of an integer. */
 const NAMES_MAX = 32;
 
-/** Containers inside a value that is not wanted: one bit of an integer for each. */
+/** Containers inside a value that is not wanted: each takes one bit of an integer. */
 const DEPTH_MAX = 31;
 
 const QUOTE = 0x22;
@@ -59,7 +59,7 @@ const CLOSING_BRACE = 0x7d;
 const CASE = 0x20;
 const CASES = 0x20202020;
 
-/** In every byte of a word: for finding the end of plain text, four bytes at a time. */
+/** These characters in every byte of a word, to find the end of plain text four bytes at a time. */
 const QUOTES = 0x22222222;
 const BACKSLASHES = 0x5c5c5c5c;
 /** Added to a byte up to 127, sets its high bit unless it was 0. */
@@ -114,7 +114,7 @@ export function pickJson(line: string, shape: PreparedShape): JsonObject | undef
 function writeAscii(line: string): boolean {
   const before = written;
   written = MEMORY.write(line, 0, WRITTEN_MAX, 'utf8');
-  // Otherwise, a loop that leaves the line would find an earlier one.
+  // Otherwise, a loop that runs past the line would find an earlier one.
   if (written < before) BYTES.fill(0, written, before);
   return written === line.length;
 }

@@ -11,7 +11,7 @@ interface JsonLine {
   broken: DropReason | null;
 }
 
-/** A megabyte has room for half a million empty objects, but only for some thousands of real ones. */
+/** A megabyte has room for half a million empty objects, but only for a few thousand real ones. */
 const VALUES_MAX = 10_000;
 
 export function parseJsonLine(line: string): JsonLine {
@@ -45,7 +45,7 @@ export function tryParse(text: string): unknown {
 
 /** JSON pretty-printed over several lines. */
 function isFragment(line: string): boolean {
-  // Not by a pattern, which would search all of a long line for its end.
+  // Not with a pattern, which would search all of a long line for its end.
   return ['"', '}', ']'].includes(line.charAt(0)) || ['{', '[', ','].includes(line.charAt(line.length - 1));
 }
 

@@ -54,7 +54,7 @@ const SHAPE = prepareShape(MODSECURITY3_SHAPE);
 
 /** The fields of a line that `modsecurity3Json` recognizes; undefined if JSON.parse must decide. */
 export function pickModsecurity3(line: string): JsonObject | undefined {
-  // As the engine writes it. Other JSON is not worth trying.
+  // The form that the engine writes. Other JSON is not worth trying.
   const fields = line.startsWith('{"transaction":{"') ? pickJson(line, SHAPE) : undefined;
   return fields !== undefined && modsecurity3Json.recognizes(fields) ? fields : undefined;
 }
@@ -86,7 +86,7 @@ function ruleOf(id: string, details: JsonObject, message: string): Rule {
   return id.startsWith('980') ? { ...scoresOf(message), ...rule } : rule;
 }
 
-/** Logged since 3.0.16. Before, it follows from the status, if a rule matched that can have set it. */
+/** Logged since 3.0.16. For earlier releases, it follows from the status, if a rule matched that can have set it. */
 function isBlocked(transaction: JsonObject, rules: readonly Rule[]): boolean | undefined {
   if (typeof transaction.is_interrupted === 'boolean') return transaction.is_interrupted;
   const engine = asText(asObject(transaction.producer)?.secrules_engine);

@@ -17,7 +17,7 @@ export const naxsi: TextFormat = {
       (line) => /: (?:\*\d+ )?(?:NAXSI_|\{"ip":)/.test(line),
     ],
   ],
-  // Only at the start of the message: elsewhere, clients could write it.
+  // Must be at the start of the message: elsewhere, clients could write it.
   recognizes: (line) => line.startsWith('/', 4) && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
   parse(line, { zone }) {
     const time = parseLocalTime(line.slice(0, NGINX_TIME_LENGTH), zone);

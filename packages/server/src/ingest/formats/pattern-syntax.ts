@@ -11,7 +11,7 @@ export interface PatternSyntax {
 type PatternPart = { literal: string } | PatternVariable;
 
 export interface PatternVariable {
-  /** As spelled in the pattern: `$host`, `%{Host}i`. */
+  /** The spelling in the pattern: `$host`, `%{Host}i`. */
   spelled: string;
   /** `host` in nginx, `i` in Apache. */
   name: string;
@@ -23,7 +23,7 @@ export interface PatternVariable {
 const PATTERN_LENGTH_MAX = 4_096;
 
 const NGINX_VARIABLE = /\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))/g;
-/** With modifiers in any order: `%>s`, `%{Referer}i`, `%!200,304{User-Agent}i`, `%{Foo}^ti`. */
+/** Modifiers may be in any order: `%>s`, `%{Referer}i`, `%!200,304{User-Agent}i`, `%{Foo}^ti`. */
 const APACHE_VARIABLE = /%((?:[<>!,\d]|\{[^}]*\})*)(\^[A-Za-z]{2}|[A-Za-z%])/g;
 const NGINX_TIME = /\$\{?(?:time_local|time_iso8601|msec)\b/;
 
@@ -136,7 +136,7 @@ export interface Field {
   name: string;
   kind: 'time' | 'number' | 'word' | 'text';
   time: TimeVariable | null;
-  /** The lower, the better it names the host; null if it does not. */
+  /** The lower the rank, the better the variable names the host; null if it does not. */
   hostRank: number | null;
   /** A character that ends the value and belongs to the next one. */
   until: string | null;

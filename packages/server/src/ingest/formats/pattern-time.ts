@@ -62,7 +62,7 @@ export function apacheTime({ name, argument, spelled }: PatternVariable): TimeVa
   return { ...variable(pattern, fields), moment };
 }
 
-/** The moment for which the variables give date and time, or null if they do for neither. */
+/** The moment for which the variables give date and time, or null if there is none. */
 export function completeTime(variables: readonly TimeVariable[]): TimeVariable['moment'] | null {
   for (const moment of ['begin', 'end'] as const) {
     const fields = new Set(variables.flatMap((each) => (each.moment === moment ? each.fields : [])));
@@ -132,7 +132,7 @@ const COMMON_TIME = '(\\d{2}/[A-Z][a-z]{2}/\\d{4}:\\d{2}:\\d{2}:\\d{2} [+-]\\d{4
 const COMMON = variable(COMMON_TIME, ['common']);
 const BRACKETED = variable(`\\[${COMMON_TIME}\\]`, ['common']);
 
-/** Of fixed length, so that one can directly follow another: the number of digits from 2001 to 2286. */
+/** These have the number of digits from 2001 to 2286: with a fixed length, one can directly follow another. */
 const EPOCH_FORMS: Readonly<Record<string, [string, TimeField[]]>> = {
   sec: ['(\\d{10})', ['epochSeconds']],
   msec: ['(\\d{13})', ['epochMillis']],
@@ -141,7 +141,7 @@ const EPOCH_FORMS: Readonly<Record<string, [string, TimeField[]]>> = {
   usec_frac: ['(\\d{6})', ['fraction']],
 };
 
-/** In the C locale, which servers use for logs. */
+/** Conversions in the C locale, which servers use for logs. */
 const STRFTIME: Readonly<Record<string, [string, TimeField?]>> = {
   Y: ['(\\d{4})', 'year'],
   y: ['(\\d{2})', 'two-digit year'],

@@ -362,7 +362,7 @@ const requests: fc.Arbitrary<Request> = fc.record({
 
 const two = (n: number) => String(n).padStart(2, '0');
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-/** In a zone 90 minutes east of UTC. */
+/** The local time in a zone 90 minutes east of UTC. */
 const clockOf = (time: number) => {
   const date = new Date(time + 90 * 60_000);
   const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate()];
@@ -464,7 +464,7 @@ test('a line that a server writes for a pattern is read with it', () => {
   );
 });
 
-test('a user name between blanks is the text up to the time, whatever it contains', () => {
+test('a user name between spaces is the text up to the time, whatever it contains', () => {
   const pattern = '$remote_addr - $remote_user [$time_local] "$request" $status "$http_user_agent" $host';
   fc.assert(
     fc.property(requests, (request) => {

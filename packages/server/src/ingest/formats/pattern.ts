@@ -4,7 +4,7 @@ import { type Field, fieldOf, type PatternSyntax, parsePattern } from './pattern
 import { completeTime, readTime, type TimeVariable } from './pattern-time.ts';
 
 export interface Pattern {
-  /** As `compilePattern` accepts it. */
+  /** The text that `compilePattern` accepts. */
   readonly text: string;
   parse(line: string, context: Context): Reading;
   /** For `explain`: each variable with its value, and where the line stops matching. */

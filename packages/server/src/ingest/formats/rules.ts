@@ -30,7 +30,7 @@ export function clientOf(message: string): string | undefined {
 
 /**
  * How messages about a match begin. Engines write others too: `Rule 7f4b [id "941160"][file ".."] - Execution error -
- * PCRE limits exceeded` is no match.
+ * PCRE limits exceeded` is not about a match.
  */
 const MATCH =
   /^(?:Message: )?(?:\[client [^\]]{0,64}\] )?(?:ModSecurity: |Coraza: )?(Warning|Access denied|Access )/;

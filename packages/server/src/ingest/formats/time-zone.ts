@@ -2,7 +2,7 @@
 import { BoundedCache } from '../../cache.ts';
 
 export interface LocalZone {
-  /** As `parseZone` accepts it. */
+  /** The text that `parseZone` accepts. */
   readonly name: string;
   /** Converts a local time, given as if it were UTC, to milliseconds since the epoch. */
   toUtc(localMs: number): number;
@@ -12,7 +12,7 @@ export interface LocalZone {
   state?(): ZoneState | null;
 }
 
-/** Where in an ambiguous hour a log is. */
+/** The position of a log in an ambiguous hour. */
 export interface ZoneState {
   /** When the clock was set back, in milliseconds since the epoch. */
   changeAt: number;
@@ -105,7 +105,7 @@ class IanaZone implements LocalZone {
 
 /** The offset change nearest to a local time. Without one, both offsets are equal. */
 interface OffsetChange {
-  /** In UTC. */
+  /** The time of the change in UTC. */
   at: number;
   /** Milliseconds east of UTC. */
   before: number;
@@ -145,7 +145,7 @@ class OffsetChanges {
     return { at: to, before, after };
   }
 
-  /** From `7/1/2026, GMT+02:00`; plain `GMT` is UTC. */
+  /** Parses `7/1/2026, GMT+02:00`; plain `GMT` is UTC. */
   #offsetAt(time: number): number {
     const match = /([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(this.#format.format(time));
     if (match === null) return 0;

@@ -107,7 +107,7 @@ describe('one request in two logs of the same stream', () => {
     expect(read(audit('a', '942100'))).toEqual(['same_request']);
   });
 
-  test('is another request if the same log has the ID again: clients may choose the ID', () => {
+  test('is a different request if the same log has the ID again: clients may choose the ID', () => {
     const { read, flush } = reading();
     const lines = Array.from({ length: 100 }, () => audit('a', '941100'));
     expect(read(...lines)).toEqual(lines.map(() => 'xss'));
@@ -119,7 +119,7 @@ describe('one request in two logs of the same stream', () => {
     expect(read(audit('c', '942100'), audit('c', '942100'))).toEqual(['same_request', 'sqli']);
   });
 
-  test('is another request if the same ID comes much later', () => {
+  test('is a different request if the same ID comes much later', () => {
     const { read, flush } = reading();
     expect(read(audit('a', '941100'), match('a', '942100', 301))).toEqual(['xss']);
     expect(flush()).toEqual(['sqli']);

@@ -42,7 +42,7 @@ import { DiskFull, type Server, StatementFailed } from './server.ts';
 const TRIES_MAX = 10;
 const SECOND_MS = 1_000;
 
-export interface CellRow {
+interface CellRow {
   project: string;
   level: number;
   bucket: number;
@@ -99,7 +99,7 @@ export async function appendGroup(
     );
     if (isClosed) return results;
   }
-  throw new StoreUnavailable('other processes count the same batches all the time');
+  throw new StoreUnavailable('other processes keep counting the same batches');
 }
 
 async function readShard(run: Run, project: string): Promise<number | null> {
@@ -170,7 +170,7 @@ async function hasRows(
 }
 
 interface Inserted {
-  /** As they were when the rows were made. */
+  /** The state and the hosts from which the rows were made. */
   state: ProjectState;
   hosts: Known['hosts'];
   results: readonly Appended[];

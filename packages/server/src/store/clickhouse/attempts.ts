@@ -19,7 +19,7 @@ export interface Attempt {
 
 export interface NewAttempt {
   project: string;
-  /** If the project has none yet. */
+  /** The shard of a project that has none yet. */
   shard: number;
   /** The days that its rows belong to. */
   days: readonly number[];
@@ -29,7 +29,7 @@ export interface NewAttempt {
   compacts?: boolean;
 }
 
-/** Null if it compacts and another one does so already. */
+/** Null if it compacts and another attempt already does. */
 export async function openAttempt(database: Database, wanted: NewAttempt): Promise<Attempt | null> {
   const { project, days, lifetimeMs, compacts = false } = wanted;
   return database.transaction(async (run) => {
@@ -48,7 +48,7 @@ export async function openAttempt(database: Database, wanted: NewAttempt): Promi
     ]);
     const { attempt: latest, timeline } = found as ProjectRow;
     if (compacts && (counts?.compacting ?? 0) > 0) return null;
-    // A compaction makes others disappear.
+    // A compaction is exempt, because it reduces their number.
     if (!compacts && (counts?.unfinished ?? 0) >= UNFINISHED_MAX) {
       throw new StoreUnavailable(`${UNFINISHED_MAX} appends to the project are unfinished`);
     }
@@ -147,7 +147,7 @@ export interface Snapshot {
   horizon: number;
   /** The time of the newest event. */
   latest: number;
-  /** The numbers of the hosts that were asked for. */
+  /** The numbers of the selected hosts. */
   hosts: readonly number[];
   /** When it was read, by both clocks of this process. */
   readAt: ReturnType<typeof clocks>;
@@ -157,7 +157,7 @@ export function clocks(): { monotonic: number; system: number } {
   return { monotonic: performance.now(), system: Date.now() };
 }
 
-/** Null for a project without counts. In one statement, so that everything is of the same moment. */
+/** Null for a project without counts. One statement, so that everything is from the same moment. */
 export async function readSnapshot(
   database: Pick<Database, 'run'>,
   project: string,

@@ -4,20 +4,12 @@
  */
 
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
-import { GroupCommit } from '../group-commit.ts';
+import { ProjectCommits } from '../group-commit.ts';
 import { NOT_DELETED } from '../postgres/hosts.ts';
 import { prune, pruneExamples } from '../postgres/prune.ts';
 import { recordMethods } from '../postgres/records.ts';
 import { pruneTopLists, topListMethods } from '../postgres/top-lists.ts';
-import {
-  type Appended,
-  type Batch,
-  groupSeries,
-  type Store,
-  StoreUnavailable,
-  TOP_KEYS_DEFAULT,
-} from '../store.ts';
-import { weighTopLists } from '../top-records.ts';
+import { groupSeries, type Store, StoreUnavailable, TOP_KEYS_DEFAULT } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { COMPACTION, type CompactionSettings, Compactor, forgetBefore } from './compact.ts';
 import { Counter, REPLACED_MS } from './count.ts';
@@ -54,8 +46,6 @@ export function clickhouseStore(
   const counter = new Counter(database, shards);
   const compactor = new Compactor(database, shards, { ...COMPACTION, ...options.compaction });
   const lifetimeMs = options.timeoutMs + options.postgres.timeoutMs + GRACE_MS;
-  /** Projects do not wait for each other. */
-  const appends = new Map<string, GroupCommit<Batch, Appended>>();
   let closed = false;
   let checked: Promise<void> | null = null;
 
@@ -69,30 +59,19 @@ export function clickhouseStore(
     return action();
   }
 
-  function append(batch: Batch): Promise<Appended> {
-    const { project } = batch;
-    let group = appends.get(project);
-    if (group === undefined) {
-      group = new GroupCommit<Batch, Appended>(
-        ({ events }) => events.length + weighTopLists(events),
-        (batches) =>
-          available(() =>
-            appendGroup(database, shards, batches, now(), lifetimeMs, topKeys).finally(() =>
-              compactor.add(project),
-            ),
-          ),
-        (error) => error instanceof StoreUnavailable,
-      );
-      appends.set(project, group);
-    }
-    return group.add(batch);
-  }
+  const commits = new ProjectCommits((project, batches) =>
+    available(() =>
+      appendGroup(database, shards, batches, now(), lifetimeMs, topKeys).finally(() =>
+        compactor.add(project),
+      ),
+    ),
+  );
 
   return {
     ...recordMethods(database, available, now),
     ...topListMethods(database, available),
 
-    append: (batch) => available(() => append(batch)),
+    append: (batch) => available(() => commits.append(batch)),
 
     series: ({ edges, ...selection }) => available(() => counter.timeline(selection, edges)),
 
@@ -150,7 +129,7 @@ export function clickhouseStore(
 
     async close() {
       if (closed) return;
-      await Promise.all([...appends.values()].map((group) => group.idle()));
+      await commits.idle();
       closed = true;
       await compactor.close();
       await Promise.all([database.close(), shards.close()]);

@@ -13,8 +13,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../postgres/database.ts';
+import { dayOf } from '../batches.ts';
 import { lockProject } from '../postgres/coordination.ts';
-import { dayOf, StoreUnavailable } from '../store.ts';
+import { StoreUnavailable } from '../store.ts';
 import {
   type Attempt,
   abortAttempt,
@@ -33,7 +34,7 @@ export interface CompactionSettings {
   /** A day is compacted when it has this many new attempts, and as many new rows as it had before, but at least `rowsMin`. */
   attemptsMin: number;
   rowsMin: number;
-  /** Also when it has a quarter of the attempts, and no new one for this long. */
+  /** A day is also compacted when it has a quarter of the attempts, and no new one for this long. */
   idleMs: number;
   /** How long to keep rows that were replaced. */
   replacedMs: number;
@@ -93,7 +94,7 @@ export async function compactProject(
   let hasInserted = false;
   try {
     const server = await shards.get(attempt.shard);
-    if (await lowerAreDone(database, attempt, stop)) {
+    if (await waitForLowerAttempts(database, attempt, stop)) {
       hasInserted = true;
       const rows = await insertSums(database, server, attempt, days, stop);
       return (await replace(database, attempt, days, rows)) && due.length > days.length;
@@ -137,7 +138,8 @@ function firstDays(due: readonly DueDay[]): DueDay[] {
   return end === -1 ? [...due] : due.slice(0, end);
 }
 
-async function lowerAreDone(
+/** Resolves to false if some are still open after a while. */
+async function waitForLowerAttempts(
   database: Database,
   { project, number }: Attempt,
   stop: AbortSignal,
@@ -208,7 +210,7 @@ async function insertSums(
   return new Map(inserted.map(({ day, n }) => [Number(day), Number(n)]));
 }
 
-/** The switch. False if the attempt was aborted. */
+/** Replaces the old rows. Resolves to false if the attempt was aborted. */
 async function replace(
   database: Database,
   attempt: Attempt,
@@ -255,7 +257,7 @@ async function replace(
   });
 }
 
-/** Aborted attempts whose rows cannot count any more, because of the floors of their days. */
+/** Deletes aborted attempts whose rows can no longer count, because of the floors of their days. */
 function forgetAborted(run: Database['run'], project: string): Promise<unknown> {
   return run(
     `DELETE FROM attempts a WHERE a.project = $1 AND a.aborted AND a.days IS NOT NULL AND NOT EXISTS (
@@ -274,7 +276,7 @@ export async function deleteReplaced(
 ): Promise<void> {
   for (let shard = 0; shard < shards.count; shard++) {
     await database.transaction(async (run) => {
-      // One process at a time.
+      // Only one process deletes at a time.
       const [lock] = await run<{ isMine: boolean }>(
         `SELECT pg_try_advisory_xact_lock(8243092, hashtext($1) + $2) AS "isMine"`,
         [database.schema, shard],
@@ -319,7 +321,7 @@ export async function deleteReplaced(
   }
 }
 
-/** Forgets what is about days that were freed, and numbers that were lost in a failover long before them. */
+/** Deletes the records of freed days, and of numbers that were lost in a failover long before them. */
 export async function forgetBefore(database: Database, freedBefore: number): Promise<void> {
   await database.run('DELETE FROM days WHERE day < $1', [dayOf(freedBefore)]);
   await database.run(
@@ -356,7 +358,7 @@ export class Compactor {
     this.#timer.unref();
   }
 
-  /** Looks at all projects, also for those that other processes have left behind. */
+  /** Looks at all projects, including those that other processes have left behind. */
   async addAll(): Promise<void> {
     const rows = await this.#database.run<{ project: string }>(
       `SELECT project FROM days WHERE attempts * 4 >= $1 UNION SELECT project FROM attempts`,
@@ -367,7 +369,7 @@ export class Compactor {
 
   async #pass(): Promise<void> {
     const { signal } = this.#stop;
-    // Failures concern only space and time, and must not end the process. The next pass tries again.
+    // Failures cost only space and time, and must not end the process. The next pass tries again.
     await deleteReplaced(this.#database, this.#shards, this.#settings).catch(() => {});
     for (const project of [...this.#projects]) {
       this.#projects.delete(project);

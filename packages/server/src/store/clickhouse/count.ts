@@ -15,11 +15,11 @@ import { bucketOf, LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } fr
 import type { Server, Values } from './server.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
-/** For more hours than this, the minutes in them are not listed one by one. */
+/** The minutes in more hours than this are not listed one by one. */
 const HOURS_LISTED_MAX = 48;
 /** Rows that no new query needs are deleted after this time: running queries must be done by then. */
 export const REPLACED_MS = 15 * 60_000;
-/** Half of it, because the time before the snapshot was taken counts, too. */
+/** Half of that, because the time before the snapshot was taken counts, too. */
 const SNAPSHOT_MS_MAX = REPLACED_MS / 2;
 
 /** Expressions of a row, with ARRAY JOIN. */
@@ -28,7 +28,7 @@ export const SERIES = 'intDiv(code, 65536)';
 export const TIME = '(toUInt64(minute) * 60000 + bitAnd(code, 65535))';
 const IS_ATTACK = `${SERIES} >= ${FIRST_CATEGORY} AND ${SERIES} < ${FIRST_BLOCKED}`;
 
-/** Limits a statement to the rows that count. `days`: those that it reads. */
+/** Limits a statement to the rows that count. `days` are those that it reads. */
 export function counted(
   snapshot: Snapshot,
   days?: { first: number; last: number },
@@ -164,7 +164,7 @@ export class Counter {
     return counts;
   }
 
-  /** By host number. */
+  /** Attacks by host number. */
   async attacksByHost(selection: Selection, { from, to }: TimeRange): Promise<Map<number, number>> {
     const attacks = new Map<number, number>();
     await this.#sum<{ h: number; total: string }>(
@@ -315,7 +315,7 @@ function planParts(
   return { parts, values: all };
 }
 
-/** Nothing is before the horizon or after the newest event. */
+/** There is nothing to count before the horizon or after the newest event. */
 export function clip(edges: readonly number[], { horizon, latest }: Snapshot): readonly number[] {
   const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
   return edges.map((edge) => Math.max(Math.min(edge, end), horizon));
@@ -326,7 +326,7 @@ export function daysOf(edges: readonly number[]): { first: number; last: number 
   return { first: day(edges[0] ?? 0), last: day(edges.at(-1) ?? 0) };
 }
 
-/** For ON_HOST_MINUTES. */
+/** The values of ON_HOST_MINUTES. */
 export function bucketsOf(edges: readonly number[]): { firstBucket: number; lastBucket: number } {
   const bucket = (time: number) => bucketOf(LEVELS.hostMinute, Math.floor(time / MINUTE_MS));
   return { firstBucket: bucket(edges[0] ?? 0), lastBucket: bucket(edges.at(-1) ?? 0) };

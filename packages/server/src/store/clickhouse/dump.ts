@@ -9,7 +9,7 @@ import { CELLS, type Counter, counted, TIME } from './count.ts';
 import { bucketOf, LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
 
-/** Bounds the memory for a part to some megabytes. */
+/** Bounds the memory for a part to a few megabytes. */
 const CELLS_PER_PART = 50_000;
 
 /** A part consists of whole minutes. Each is read with its own snapshot, so that a large dump can take its time. */

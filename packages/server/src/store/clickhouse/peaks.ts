@@ -2,8 +2,7 @@
  * The busiest second of each point: of a project from its seconds, of a set of hosts from exact milliseconds. Seconds that
  * an edge cuts are always read exactly.
  */
-import { OVERVIEW_GROUPS } from '../../event.ts';
-import { FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+import { FIRST_CATEGORY, GROUPS, REQUESTS } from '../cells.ts';
 import { QueryTooLarge, type Selection, storedCategory } from '../store.ts';
 import type { Snapshot } from './attempts.ts';
 import { bucketsOf, CELLS, clip, counted, daysOf, ON_HOST_MINUTES, SERIES, TIME } from './count.ts';
@@ -12,10 +11,9 @@ import { LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
 
 const SECOND_MS = 1_000;
-/** Above this many cells, the busiest seconds are not searched: 5 s on two busy cores with ClickHouse 18.16. */
+/** A query of more cells is refused: this many take 5 s on two busy cores with ClickHouse 18.16. */
 const CELLS_MAX = 50_000_000;
 
-const GROUPS = Object.values(OVERVIEW_GROUPS);
 /** The count of each group, as columns n0, n1, ... */
 const GROUP_SUMS = GROUPS.map((group, i) => {
   const series = group?.map((category) => FIRST_CATEGORY + storedCategory(category)) ?? [REQUESTS];

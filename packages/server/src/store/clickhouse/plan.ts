@@ -2,7 +2,7 @@
 
 /** The server sums counts in slots of equal width. Each slot is within one point. */
 export interface Slots {
-  /** The range to sum, in cells or milliseconds, `to` excluded. */
+  /** The range to sum, in cells or milliseconds; `to` is exclusive. */
   from: number;
   to: number;
   /** x belongs to the slot floor((x + shift) / width). */

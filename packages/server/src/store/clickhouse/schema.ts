@@ -25,7 +25,7 @@ export type Connect = (url: string, database: string) => ClickHouseClient;
 
 export const MINUTE_MS = 60_000;
 export const MINUTES_PER_DAY = 1_440;
-/** An insert of old logs creates few parts, and space is freed at most this late. */
+/** Long enough that an insert of old logs creates few parts. Space is freed up to this much later. */
 const MINUTES_PER_PARTITION = 8 * MINUTES_PER_DAY;
 
 /**
@@ -43,14 +43,14 @@ export const LEVELS = {
 export const NO_HOST = 0;
 
 /**
- * Part of the key before the host, on the level of hosts and minutes: the hour. A query of one host reads a few rows of each
- * hour, and one of a single minute the rows of all hosts in that hour. On other levels it is 0.
+ * The part of the key before the host. On the level of hosts and minutes, it is the hour: a query of one host reads a few
+ * rows of each hour, and one of a single minute the rows of all hosts in that hour. On other levels it is 0.
  */
 export function bucketOf(level: number, minute: number): number {
   return level === LEVELS.hostMinute ? Math.floor(minute / 60) : 0;
 }
 
-/** As in current releases. With the 150 of older ones, they delay inserts as soon as there are a hundred a second. */
+/** The default of current releases. With 150, the default of older ones, a hundred inserts per second are delayed. */
 const PARTS_MAX = 1_000;
 
 const CELLS = (settings: string) => `
@@ -60,7 +60,7 @@ const CELLS = (settings: string) => `
   ) ENGINE = MergeTree PARTITION BY intDiv(minute, ${MINUTES_PER_PARTITION})
   ORDER BY (project, level, bucket, host, minute, attempt) SETTINGS index_granularity = 1024, parts_to_delay_insert = ${PARTS_MAX}, parts_to_throw_insert = ${3 * PARTS_MAX}${settings}`;
 
-/** Tells which shard of which installation a database is. */
+/** Identifies a database as a shard of an installation. */
 const SHARD = `
   CREATE TABLE IF NOT EXISTS shard (installation String, number UInt32, version UInt32)
   ENGINE = MergeTree ORDER BY number SETTINGS index_granularity = 8192`;
@@ -121,7 +121,7 @@ export class Shards {
     return this.#servers.length;
   }
 
-  /** For a project that has none yet. */
+  /** Chooses the shard of a project that has none yet. */
   choose(project: string): number {
     // FNV-1a: any stable hash will do, because the choice is stored.
     let hash = 0x811c9dc5;
@@ -203,7 +203,7 @@ export class Shards {
 
   async #checkShard(server: Server, number: number): Promise<void> {
     const { database, urls } = this.#options;
-    // Without the database there is no connection to it, so this asks another one.
+    // A missing database accepts no connection, so this connects to another one.
     const tables = await withServer(
       openServer(this.#options, urls[number] ?? '', 'default', this.#connect),
       (any) => readTables(any, database),
@@ -322,7 +322,7 @@ export async function migrate(database: Database, options: ShardOptions, connect
       excludeUnknown(database, server, number),
     );
   }
-  // Last: the number means that all tables exist.
+  // Updated last: the number means that all tables exist.
   await database.run('UPDATE installation SET shards = greatest(shards, $1)', [urls.length]);
 }
 

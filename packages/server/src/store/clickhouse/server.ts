@@ -37,7 +37,7 @@ const PING_MS_MAX = 2_000;
 const STATEMENT_BYTES_MAX = 64 * 1_048_576;
 /** No space left: exception codes of old and new releases, and the text of system errors. */
 const NO_SPACE = new Set([75, 76, 243]);
-/** Sent if the server knows them. */
+/** Settings that are sent if the server knows them. */
 const INSERT_SETTINGS: ClickHouseSettings = {
   // A batch of old logs can span more weeks than the default allows.
   max_partitions_per_insert_block: '0',
@@ -51,7 +51,7 @@ const RESPONSE_BYTES_MAX = 16 * 1_048_576;
 /** Parameters of the HTTP interface. By default, every response is written to a file first. */
 const HTTP_SETTINGS = { buffer_size: String(RESPONSE_BYTES_MAX) } as ClickHouseSettings;
 
-/** Override the profile of the user. */
+/** Settings that override the profile of the user. */
 const FIXED_SETTINGS: ClickHouseSettings = {
   // An error within a response must not look like its end.
   wait_end_of_query: 1,
@@ -213,7 +213,7 @@ function codeOf(error: unknown, message: string): number | null {
 export type Value = string | number | readonly string[] | readonly number[];
 export type Values = Readonly<Record<string, Value>>;
 
-/** For servers that cannot bind values over HTTP. The only place where a value becomes SQL text. */
+/** Literals for servers that cannot bind values over HTTP. This is the only place where a value becomes SQL text. */
 const RENDERERS: Readonly<Record<string, (value: Value) => string>> = {
   String: quoted,
   UInt32: (value) => wholeNumber(value, 0xffff_ffff),

@@ -1,5 +1,6 @@
 /** The write side: one group of batches in one transaction. */
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import { dayOf, fromLinkRecord, isLinkCurrent, toLinkRecord } from '../batches.ts';
 import {
   type Additions,
   additionsOf,
@@ -15,20 +16,15 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
+import { derivedId } from '../ids.ts';
+import { newSource, updateSource } from '../sources.ts';
 import {
   type Appended,
   type Batch,
   type BatchLink,
   type BatchRecord,
-  dayOf,
-  derivedId,
   type FollowedPath,
-  fromLinkRecord,
-  isLinkCurrent,
-  newSource,
   storedCategory,
-  toLinkRecord,
-  updateSource,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';
 import { COUNTERS, EXACT, type Level } from './levels.ts';
@@ -164,7 +160,7 @@ function appendBatch(
   return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
 
-/** The access lines of one host and second are the same object many times: it is processed once. */
+/** Consecutive access lines of one host and second share one event object, which is processed once. */
 function endOfRun(events: readonly Event[], start: number): number {
   let end = start + 1;
   while (end < events.length && events[end] === events[start]) end++;
@@ -269,11 +265,12 @@ interface RecordAdditions extends Additions {
 class GroupCounts {
   /** Packed cells (packCell) by minute and scope, in order of arrival. */
   readonly #minutes = new Map<number, number[]>();
-  /** By chunk and scope: counts by cellCode. */
+  /** Counts by cellCode, for each chunk and scope. */
   readonly #counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
 
   add(event: Event, times: number, project: number, host: number | null): void {
-    if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX)) throw new Error(`count is ${event.count}`);
+    if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX))
+      throw new Error(`an event has the count ${event.count}`);
     const minute = Math.floor(event.time / EXACT.cellsPerChunk);
     const cell = event.time - minute * EXACT.cellsPerChunk;
     if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
@@ -310,7 +307,7 @@ class GroupCounts {
     return list;
   }
 
-  /** In key order, which is the fastest order for the B-tree. Also counts for `counterRecords`. */
+  /** Yields in key order, which is the fastest for the B-tree. Also computes what `counterRecords` yields. */
   *exactRecords(): Generator<RecordAdditions> {
     for (const key of [...this.#minutes.keys()].sort((a, b) => a - b)) {
       const minute = Math.floor(key / SCOPES_MAX);
@@ -326,7 +323,7 @@ class GroupCounts {
     for (const { level, records } of this.#counters) addToLevel(level, records, minute, scope, cells);
   }
 
-  /** In key order within each level. */
+  /** Yields in key order within each level. */
   *counterRecords(): Generator<RecordAdditions> {
     for (const { level, records } of this.#counters) {
       for (const key of [...records.keys()].sort((a, b) => a - b)) {

@@ -104,7 +104,7 @@ async function resultsOf(
     series: [requests, attacks].map(text),
     byCategory: [byCategory.requests, ...byCategory.attacks, ...byCategory.blocked].map(text),
     byGroup: (await store.seriesByGroup({ project, hosts, edges })).map(text),
-    // What is cached of one point differs.
+    // A single point is cached in another form.
     byGroupOfOnePoint: (await store.seriesByGroup({ project, hosts, edges: [from, to] })).map(text),
     peaks: (await store.peaks({ project, hosts, edges })).map(text),
   };

@@ -9,30 +9,30 @@ interface DecodedChunk {
   changes: number;
   /** The global change counter when the chunk was last found unchanged. */
   allChanges: number;
-  /** What serves all ranges. Keys: see `partKey`. */
+  /** Numbers that serve all ranges, by `partKey`. */
   totals: Map<number, Float64Array>;
-  /** What serves one range, oldest first. */
+  /** Numbers that serve one range, oldest first. */
   ranges: Map<number, Float64Array>;
   /** The weight of everything, and of `ranges` alone. */
   numbers: number;
   rangeNumbers: number;
 }
 
-/** 32 MB of eight bytes each: for timelines the last day of 1,250 hosts, or the last month of 1,770. */
+/** 32 MB: enough for timelines of the last day of 1,250 hosts, or of the last month of 1,770. */
 const NUMBERS_MAX = 4_194_304;
 const CHUNKS_MAX = 10_000;
-/** Of the limit, what the ranges of one chunk and kind of query may take: 257 ranges of a thousand hosts. */
+/** The share of the limit for the ranges of one chunk and kind of query: 257 ranges of a thousand hosts. */
 const RANGES_SHARE = 1 / 16;
 /** The overhead of an entry, in numbers. */
 const ENTRY_NUMBERS = 16;
 
-/** More than a level has chunks in a thousand years. */
+/** More chunks than a level has in a thousand years. */
 export const CHUNKS_PER_LEVEL = 2 ** 27;
 const LEVELS_MAX = 4;
-/** More than a chunk of counters has cells. */
+/** More cells than a chunk of counters has. */
 const CELLS_END = 1_024;
 
-/** What is cached, by kind of query. */
+/** Each kind of query caches its own numbers. */
 export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
 
 /** All kinds of queries share the limit. */
@@ -54,8 +54,8 @@ export class SharedChunks extends BoundedCache<number, DecodedChunk> {
 export const ALL_CELLS: readonly number[] = [];
 
 /**
- * The key of what is cached for some cells of a chunk, if that depends on the cells: the sums of a range take a hundredth
- * of the running totals. With ALL_CELLS, the key of what serves all ranges.
+ * The key of numbers that serve only some cells of a chunk, such as the sums of a range, which take a hundredth of the
+ * running totals. With ALL_CELLS, the key of numbers that serve all ranges.
  */
 export function partKey(scope: number, [first = 0, end = 0]: readonly number[]): number {
   return (scope * CELLS_END + first) * CELLS_END + end;
@@ -105,7 +105,7 @@ export class ChunkCache {
     decoded.numbers += numbers.length + ENTRY_NUMBERS;
     if (parts !== decoded.ranges) return;
     decoded.rangeNumbers += numbers.length + ENTRY_NUMBERS;
-    // A range that moves on leaves old ones in a chunk that is used all the time. The new one stays, however large.
+    // A moving range leaves old entries behind in a chunk that is always in use. The new entry stays, however large.
     for (const [oldest, { length }] of parts) {
       if (decoded.rangeNumbers <= this.#chunks.rangeNumbersMax || oldest === part) return;
       parts.delete(oldest);
@@ -126,7 +126,7 @@ export class ChunkCache {
   }
 }
 
-/** The length of all host sets as text: some hundred sets of a thousand hosts. */
+/** Limits the length of all host sets as text: a few hundred sets of a thousand hosts. */
 const HOST_SET_CHARACTERS_MAX = 1_048_576;
 const HOST_SETS_MAX = 10_000;
 

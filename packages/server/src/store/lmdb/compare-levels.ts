@@ -1,6 +1,6 @@
 /**
- * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
- * chunk at a time, to bound the memory.
+ * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process a few hundred scopes of
+ * a chunk at a time, to bound the memory.
  */
 import { cellCode, cellOf, FIRST_PEAK, peaksOf, readCells, seriesOf } from '../cells.ts';
 import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
@@ -12,7 +12,7 @@ export type Cells = Map<number, number>;
 
 export interface Comparison {
   scope: number;
-  /** The sums of the finer level; of peaks, the largest. */
+  /** The sums of the finer level; for peaks, the maximum. */
   sums: Cells;
   /** The record itself, or 'damaged' if it cannot be read. */
   stored: Cells | 'damaged';
@@ -54,7 +54,7 @@ export function* compareChunk(schema: Schema, pair: LevelPair, chunk: number): G
   }
 }
 
-/** Ranges that cover all scopes, each with at most some hundred records in the chunk. */
+/** Ranges that cover all scopes, each with at most SCOPES_AT_ONCE records in the chunk. */
 function* scopeRanges(
   { cells }: Schema,
   coarse: Level,

@@ -1,6 +1,7 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
+import { BoundedCache, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
+import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import {
   accumulate,
   accumulateList,
@@ -38,8 +39,8 @@ import {
 } from './schema.ts';
 
 /**
- * `hosts` undefined: the whole project. Returns the points of the first row, then those of the next; in a promise if
- * there is so much to read that other work needs a turn in between.
+ * Counts the whole project if `hosts` is undefined. Returns the points row by row; in a promise if there is so much to read
+ * that other work needs a turn in between.
  */
 export type Counter = (
   project: string,
@@ -49,7 +50,7 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. */
+/** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
@@ -61,13 +62,13 @@ const HOSTS_MAX = 20_000;
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
-/** Some 400 KB. */
+/** About 400 KB. */
 const ABSENCES_MAX = 10_000;
 
 /**
- * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
- * requests, attacks by category, and blocked attacks by category; those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
- * the sum of the others.
+ * The rows of a timeline are requests and attacks; a distribution has one row per category. The rows of `byCategory` are
+ * requests, attacks by category, and blocked attacks by category. Those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
+ * which is the sum of the others.
  */
 export function createCounters(
   schema: Schema,
@@ -108,6 +109,10 @@ export function createLookups(schema: Schema) {
   const hostSets = new HostSets();
   const scopesOf = createScopeLookup(schema);
   return {
+    changes: new ChangeCounter(
+      () => allChanges(schema),
+      () => schema.root.resetReadTxn(),
+    ),
     chunks: new SharedChunks(),
     hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
@@ -138,15 +143,15 @@ export function rowsOf({
 
 function createCounter(
   schema: Schema,
-  { hostSets, absences, select, findProject }: Lookups,
+  { changes, hostSets, absences, select, findProject }: Lookups,
   cache: ChunkCache,
   rowOf: Int8Array,
   rowCount: number,
   sliceMs: number,
 ): Counter {
   /**
-   * Of a single point, such as that of a distribution, only the sum of each row is cached. Not of minutes: their running
-   * totals are short, and a range that ends now moves on every minute.
+   * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
+   * running totals are short, and a range that ends now moves on every minute.
    */
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
@@ -239,20 +244,37 @@ function createCounter(
     );
   }
 
+  /** Undefined for an unknown project. `changesNow`: the current value of the counter. */
+  function prepare(
+    projectId: string,
+    hosts: readonly string[] | undefined,
+    edges: readonly number[],
+    changesNow: number,
+  ) {
+    const { project, horizon, deleted } = findProject(projectId, changesNow);
+    if (project === undefined) return undefined;
+    const selected = select(project, hosts, deleted);
+    return { project, selected, plan: planChunks(clip(edges, horizon, project.latest)) };
+  }
+
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
-    const changes = allChanges(schema);
-    const { project, horizon, deleted } = findProject(projectId, changes);
-    if (project === undefined) return new Float64Array(rowCount * points);
-    const selected = select(project, hosts, deleted);
-    const { scopes, key } = selected;
-    const plan = planChunks(clip(edges, horizon, project.latest));
-    const cached = key === undefined ? undefined : countCached(key, plan, points, changes);
+    const known = prepare(projectId, hosts, edges, changes.get());
+    const cached =
+      known?.selected.key === undefined
+        ? undefined
+        : countCached(known.selected.key, known.plan, points, changes.get());
     if (cached !== undefined) return cached;
+    // The cached chunks and those that are read must be of one snapshot.
+    const changesNow = changes.renew();
+    const prepared = prepare(projectId, hosts, edges, changesNow);
+    if (prepared === undefined) return new Float64Array(rowCount * points);
+    const { project, selected, plan } = prepared;
     // The only step of `count` returns the counts.
-    if (!isLarge(scopes, plan, rowCount))
-      return count(selected, plan, points, changes).next().value as Float64Array;
-    return countInSlices({ ...selected, key: key ?? hostSets.idOf(scopes) }, points, (read) => {
+    if (!isLarge(selected.scopes, plan, rowCount))
+      return count(selected, plan, points, changesNow).next().value as Float64Array;
+    const key = selected.key ?? hostSets.idOf(selected.scopes);
+    return countInSlices({ ...selected, key }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
     });
@@ -268,7 +290,7 @@ export function readChanges(
   read?: ReadOptions,
 ): number {
   if (level === EXACT.id) {
-    // Has no counter of its own.
+    // Exact records have no change counter of their own.
     return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
   }
   const found = changesOf(schema.cells, level, chunk, read);
@@ -330,7 +352,7 @@ export interface Selected {
   scopes: readonly number[];
   /** Their host IDs. Empty for the whole project. */
   ids: readonly string[];
-  /** Under which the chunk cache has their sums. Undefined: not worth caching. */
+  /** The key of their sums in the chunk cache; undefined if they are not worth caching. */
   key: number | undefined;
 }
 
@@ -426,6 +448,8 @@ function createProjectLookup(schema: Schema) {
 
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
+/** More chunks than a range has at the coarsest level. */
+const RANGE_CHUNKS = 2 ** 20;
 
 interface Marks {
   /** The change counter when they were read. */
@@ -437,21 +461,14 @@ interface Marks {
 }
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
-export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
-  const counters = new VersionedCache<number, number>('versions', () => changes.get());
+export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
+  /** The sums of the change counters of ranges of chunks. */
+  const sums = new VersionedCache<number, number>('versions', () => changes.get());
   let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
-  const changesIn = (level: Level, chunk: number): number => {
-    const key = level.id * CHUNKS_PER_LEVEL + chunk;
-    const known = counters.get(key);
-    if (known !== undefined) return known;
-    const found = changesOf(schema.cells, level.id, chunk) ?? 0;
-    counters.set(key, found);
-    return found;
-  };
   const currentMarks = () => {
     if (marks.changes !== changes.get()) {
       marks = {
-        changes: changes.get(),
+        changes: changes.renew(),
         born: metaValue(schema, 'born').toString(36),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
@@ -460,22 +477,40 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     }
     return marks;
   };
+  const sumOf = (level: Level, first: number, end: number): number => {
+    const key = (level.id * CHUNKS_PER_LEVEL + first) * RANGE_CHUNKS + Math.max(0, end - first);
+    const known = sums.get(key);
+    if (known !== undefined) return known;
+    changes.renew();
+    let sum = 0;
+    for (let chunk = first; chunk < end; chunk++) sum += changesOf(schema.cells, level.id, chunk) ?? 0;
+    // A new change counter clears the cache.
+    sums.get(key);
+    sums.set(key, sum);
+    return sum;
+  };
 
   /**
    * Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range.
    * The counter of a chunk only grows, until the chunk is freed: without chunks before the horizon, the sum changes
    * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
-  return ({ from, to }) => {
+  const compute = ({ from, to }: TimeRange): string => {
     const { born, horizon, listsBefore, deleted } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
-    const end = Math.ceil(to / chunkMs(level));
-    let sum = 0;
-    for (let chunk = Math.floor(Math.max(from, horizon) / chunkMs(level)); chunk < end; chunk++) {
-      sum += changesIn(level, chunk);
-    }
+    const first = Math.floor(Math.max(from, horizon) / chunkMs(level));
+    const sum = sumOf(level, first, Math.ceil(to / chunkMs(level)));
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
     return `${born}.${limits}.${deleted || ''}.${sum}`;
+  };
+
+  return (range) => {
+    for (;;) {
+      const before = changes.get();
+      const version = compute(range);
+      // Otherwise the version is made of two snapshots.
+      if (changes.get() === before) return version;
+    }
   };
 }
 

@@ -64,7 +64,7 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(directory, { recursive: true }));
 
-test('a file with a deleted host is intact, also after a repair', async () => {
+test('a file with a deleted host is intact, even after a repair', async () => {
   const path = copy();
   const store = lmdbStore(path, () => NOW);
   await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });
@@ -367,12 +367,12 @@ async function damaged(
   return path;
 }
 
-/** As release 0.1 wrote it. */
+/** A file as release 0.1 wrote it. */
 async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
   const path = copy();
   const { root, version, meta } = openTables(path);
   for (const name of [...root.getKeys()].map(String)) {
-    // Newer than checksums.
+    // Top lists are newer than checksums.
     if (name === 'top-lists') continue;
     const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
     const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });

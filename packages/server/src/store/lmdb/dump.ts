@@ -1,13 +1,15 @@
 /** Export of events and batches to another store, and import of a source from one. */
 import type { Event } from '../../event.ts';
+import { fromLinkRecord } from '../batches.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
-import { type BatchRecord, fromLinkRecord, isDeletedHost, type Source, StoreDamaged } from '../store.ts';
+import { isDeletedHost } from '../ids.ts';
+import { type BatchRecord, type Source, StoreDamaged } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
 import { metaValue, recordName, type Schema } from './schema.ts';
 
-/** Bounds the memory for a part to some megabytes. */
+/** Bounds the memory for a part to a few megabytes. */
 const EVENTS_PER_PART = 20_000;
 const BATCHES_PER_PART = 1_000;
 

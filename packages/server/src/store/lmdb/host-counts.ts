@@ -2,8 +2,9 @@
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache } from '../../cache.ts';
 import { accumulate, accumulateList, listCells } from '../cells.ts';
+import { isDeletedHost } from '../ids.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
-import { type Host, isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
+import { type Host, StoreDamaged, type TimeRange } from '../store.ts';
 import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
 import {
   clip,
@@ -41,7 +42,7 @@ const LISTED_HOSTS_MAX = 100_000;
 const LISTS_MAX = 10_000;
 const HOSTS_PER_PART = 256;
 
-/** Reads the hosts of a project in parts, and caches them until one is added, renamed or deleted: 5 us per host. */
+/** Reads the hosts of a project in parts, 5 us per host, and caches them until one is added, renamed or deleted. */
 export function createHostLists(schema: Schema, { hostSets }: Lookups) {
   const known = new BoundedCache<number, HostList & { count: number; deleted: number; renamed: number }>({
     name: 'host_lists',
@@ -104,7 +105,7 @@ export function createHostCounter(
   sliceMs = SLICE_MS,
 ): HostCounter {
   const rowOf = rowsOf({ attacks: () => 0 });
-  /** Of counters, by host set and cells: the attacks of each host. Of cut minutes, by host set: the cells of all hosts. */
+  /** For counters: the attacks of each host, by host set and cells. For cut minutes: the cells of all hosts, by host set. */
   const cache = new ChunkCache(chunks, 'attacksByHost');
 
   /** The attacks of each scope. */

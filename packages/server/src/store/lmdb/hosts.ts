@@ -1,16 +1,8 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { deletedHostId, freeHostId } from '../ids.ts';
 import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
-import {
-  type AddedHost,
-  type DeletedHost,
-  deletedHostId,
-  freeHostId,
-  type Host,
-  type HostnamesToResolve,
-  type NewHost,
-  type RenamedHost,
-} from '../store.ts';
+import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
 import {
   countChange,
@@ -21,7 +13,7 @@ import {
   type Schema,
 } from './schema.ts';
 
-/** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
+/** How many new names one transaction registers, in 20 ms. Only a batch of a flood or a large import has more. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
 
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */

@@ -10,7 +10,7 @@ const anyEdges = fc
   .uniqueArray(moment, { minLength: 2, maxLength: 6 })
   .map((times) => times.sort((a, b) => a - b));
 
-/** As the API creates them: a regular grid in some time zone, between two arbitrary ends. */
+/** Edges as the API creates them: a regular grid in some time zone, between two arbitrary ends. */
 const gridEdges = fc
   .record({
     step: fc.constantFrom(1, 7_000, 60_000, 300_000, 600_000, 900_000, 3_600_000, DAY_MS),

@@ -144,7 +144,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of a release without peaks has the same results, also while that release writes', async () => {
+  test('a file of a release without peaks has the same results, even while that release writes', async () => {
     const time = fc
       .tuple(fc.nat(30), fc.nat(3), fc.nat(2), fc.nat(999))
       .map(([hours, minutes, seconds, ms]) => NOW - ((hours * 60 + minutes) * 60 + seconds) * 1_000 - ms);
@@ -356,7 +356,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('late attacks of other projects leave the merged top lists of a project as they are', async () => {
+  test('late attacks of other projects do not change the merged top lists of a project', async () => {
     const { directory, store, another, destroy } = await open(() => NOW);
     const at = (project: string, hoursAgo: number, source: string) => ({
       ...{ project, source: batch.source, dropped: {} },
@@ -432,18 +432,40 @@ describe('the embedded store', () => {
     await destroy();
   });
 
+  test('a query reads cached and new counts of one snapshot', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const hour = (days: number) => Math.floor(NOW / 3_600_000 - days * 24) * 3_600_000;
+    const [first = 0, second = 0] = [40, 5].map(hour);
+    const { link: _, ...rest } = batch;
+    const [event] = batch.events;
+    const events = [first, second].flatMap((time) => (event ? { ...event, time } : []));
+    await store.append({ ...rest, id: 'both', events });
+    await store.close();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const { timeline: count } = createCounters(schema);
+    await count('p', undefined, [first, first + 3_600_000, first + 7_200_000]);
+    // Like an append by another process: the change counter that was read before is still cached.
+    schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
+    const edges = [first, first + 3_600_000, second, second + 3_600_000];
+    expect((await count('p', undefined, edges)).subarray(0, 3)).toEqual(Float64Array.of(2, 0, 2));
+    await schema.root.close();
+    await destroy();
+  });
+
   test('a file that is reopened during use has the same counts, and accepts more', async () => {
     const { directory, store, destroy } = await open(() => NOW);
     await store.append(batch);
     await store.close();
     const path = join(directory, 'statistics.mdb');
     const schema = openSchema(path);
-    const { timeline: count } = createCounters(schema);
+    const lookups = createLookups(schema);
+    const { timeline: count } = createCounters(schema, undefined, lookups);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     const { link: _, ...more } = { ...batch, id: 'more' };
     schema.root.transactionSync(() => appendGroup(schema, [more], NOW, 100));
+    lookups.changes.forget();
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
     await schema.root.close();
     await destroy();

@@ -1,19 +1,17 @@
 /** The embedded store: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { dirname } from 'node:path';
-import { PerTurnMemo } from '../../cache.ts';
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { SLICE_MS } from '../slices.ts';
+import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
   type Batch,
   compareFollowed,
-  groupSources,
   NO_SOURCE,
-  newSource,
   type ProjectSources,
   type Source,
   type Store,
@@ -38,7 +36,7 @@ import {
 } from './hosts.ts';
 import { createPeakFinder } from './peaks.ts';
 import { deleteExamplesSteps, pruneSteps, readRetention, restoreHorizon } from './prune.ts';
-import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
+import { metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
 
 /** `topKeys`: how many values a top list keeps per hour, and project or host. */
@@ -54,7 +52,7 @@ export function lmdbStore(
   const attacksByHost = createHostCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
   const findTop = createTopFinder(schema, lookups);
-  const changes = new PerTurnMemo(() => allChanges(schema));
+  const { changes } = lookups;
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();
   let closed = false;
@@ -78,7 +76,7 @@ export function lmdbStore(
 
   const write = <T>(action: () => T): Promise<T> =>
     available(() => committer.run(action).finally(() => changes.forget()));
-  /** For changes that make the file larger. */
+  /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(
@@ -147,8 +145,6 @@ export function lmdbStore(
     changes() {
       if (closed) throw new StoreUnavailable('the store is closed');
       try {
-        // Timelines compare what they read before and after counting.
-        changes.forget();
         return changes.get();
       } catch (error) {
         throw asUnavailable(error);
@@ -255,7 +251,7 @@ export function lmdbStore(
   };
 }
 
-/** Other errors than those of LMDB are bugs. */
+/** Errors that do not come from LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
   if (error instanceof CommitFailed)
     return new StoreNotWritable(error.message, error.trouble, {

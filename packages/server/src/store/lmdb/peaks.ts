@@ -31,7 +31,7 @@ for (const group of GROUPS.keys()) DECODED_ROWS[FIRST_PEAK + group] = group;
 /** The record that was decoded last. No chunk has more cells than one of hours. */
 const DECODED = new Float64Array(3 * GROUPS.length * HOURS.cellsPerChunk);
 
-/** What one query may read to decide between bounds: about two seconds of work, in slices. */
+/** What one query may read where bounds do not decide: about two seconds of work, in slices. */
 const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
 
 interface Query {
@@ -169,7 +169,7 @@ class PeakSearch {
     open.sort((a, b) => b.upper - a.upper);
     for (const { level, chunk, cell, bounds, upper } of open) {
       if (upper <= best()) return;
-      // Another group may have looked into it.
+      // The search for another group may have lowered the bound.
       if ((bounds[(GROUPS.length + group) * cellsIn(level) + cell] ?? 0) <= best()) continue;
       if (level === MINUTES.id) yield* this.#readMinute(chunk, cell, bounds, point);
       else {
@@ -203,7 +203,7 @@ class PeakSearch {
       }
       if (slices?.isOver()) yield;
     }
-    // The hosts have no second that is busier than in the project. If they have all its counts, they have its peaks.
+    // No second of the hosts is busier than that of the project. If they have all its counts, they have its peaks too.
     const all = this.#decode(level, chunk, project) ?? EMPTY;
     for (let i = size; i < size + Math.min(size, all.length); i++) {
       sums[i] = Math.min(sums[i] ?? 0, all[i] ?? 0);
@@ -285,7 +285,7 @@ class PeakSearch {
     return scopes;
   }
 
-  /** A minute that edges cut, possibly within a second. */
+  /** Counts a minute that edges cut, possibly within a second. */
   *#addCutMinute(minute: number, runs: readonly number[]): Generator<void> {
     const slots: number[] = [];
     const points: number[] = [];

@@ -1,5 +1,8 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
-import { dayOf, type PruneOptions, type Retention, withoutOldExamples } from '../store.ts';
+
+import { dayOf } from '../batches.ts';
+import { withoutOldExamples } from '../sources.ts';
+import type { PruneOptions, Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
@@ -43,7 +46,7 @@ export function* pruneSteps(
   yield* deleteBatchSteps(schema, dayOf(freed));
 }
 
-/** Of all projects, or of one. Each step is for a separate write transaction. */
+/** Deletes the examples of all projects or of one. Each step is for a separate write transaction. */
 export function* deleteExamplesSteps(
   schema: Schema,
   before: number,
@@ -65,8 +68,8 @@ export function* deleteExamplesSteps(
 }
 
 /**
- * Links are read from the start of a file: a batch is kept as long as those after it, so it gets the day of the newest of
- * them. These come first, so that one prune deletes all batches of an old file.
+ * Links are followed from the start of a file, so a batch must be kept as long as those after it: it gets the day of the
+ * newest of them. Later batches are processed first, so that one prune deletes all batches of an old file.
  */
 function* deleteBatchSteps(schema: Schema, day: number): Generator<() => void> {
   const stack: [day: number, source: number, id: string][] = [];

@@ -117,7 +117,7 @@ export function neighboursOf(
   };
   const end = (reverse: boolean): Buffer | undefined => [...table.getKeys({ reverse, limit: 1, ...read })][0];
   const [before, after] = [neighbour(true), neighbour(false)];
-  // Without a neighbour this is an end of the table. LMDB also takes a damaged key of length 0 for an end.
+  // Without a neighbour, this is an end of the table. LMDB also treats a damaged key of length 0 as an end.
   const isEnd =
     (before !== undefined || end(false)?.equals(after ?? key) !== false) &&
     (after !== undefined || end(true)?.equals(before ?? key) !== false);
@@ -173,7 +173,7 @@ export function checkedSections(
     const sections = withoutChecksum(stored, cellsSeed(level, chunk, scope));
     if (sections !== undefined) return sections;
   } else {
-    // Of a release without checksums: only the encoding can be checked. A copy, because the next read overwrites it.
+    // Records of a release without checksums: only the encoding can be checked. Copied, because the next read overwrites it.
     const sections = Buffer.from(stored.subarray(0, stored.length));
     if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cellsPerChunk ?? 0))
       return sections;
@@ -191,7 +191,7 @@ export function* chunksOf(schema: Schema, level: Level, first = 0): Generator<nu
   for (; chunk < CHUNKS_END; chunk = nextChunk(schema, level, chunk + 1)) yield chunk;
 }
 
-/** Infinity if there is none. */
+/** The next chunk with records, or Infinity. */
 export function nextChunk({ cells }: Schema, level: Level, from: number): number {
   const [key] = from > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, from), limit: 1 });
   return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;

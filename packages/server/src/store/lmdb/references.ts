@@ -1,6 +1,6 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
-import { isDeletedHost } from '../store.ts';
+import { isDeletedHost } from '../ids.ts';
 import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import { checkedJson, hasChecksum, type Schema } from './schema.ts';
 

@@ -101,7 +101,7 @@ class Repair {
     this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#step(() => this.#repairMeta());
     this.#step(() => this.#repairJsonTables());
-    // Releases without peaks count these changes alone.
+    // The number of changes by releases without peaks.
     const withoutPeaks = () => allChanges(this.#schema) - peakChanges(this.#schema);
     const before = withoutPeaks();
     this.#step(() => this.#repairReferences());
@@ -221,7 +221,7 @@ class Repair {
     }
   }
 
-  /** Nothing else has their values. Other hours are not affected. */
+  /** No other record has their values. Other hours are not affected. */
   #removeDamagedTopLists(): void {
     const damaged: Buffer[] = [];
     for (const { key, value } of topListEntries(this.#schema)) {
@@ -298,7 +298,7 @@ class Repair {
     this.#schema.cells.putSync(key, addChecksum(this.#writer.withHead(), cellsSeed(level, chunk, scope)));
   }
 
-  /** For records of older releases. */
+  /** Records of older releases may lack checksums. */
   #addMissingChecksums(): void {
     if (metaValue(this.#schema, 'unchecked') === 0) return;
     for (const level of LEVELS) {

@@ -2,15 +2,14 @@
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import type { LinkRecord, StoredBatch } from '../batches.ts';
 import { HEAD_BYTES } from '../cells.ts';
 import {
   type FollowedPath,
   type Host,
-  type LinkRecord,
   type RetentionNote,
   type Source,
   StoreDamaged,
-  type StoredBatch,
   StoreUnavailable,
 } from '../store.ts';
 import type { Level } from './levels.ts';
@@ -18,7 +17,7 @@ import type { Level } from './levels.ts';
 /** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
 export const STORAGE_VERSION = 2;
 
-/** Can be read. The first start of this release upgrades it to STORAGE_VERSION. */
+/** Files of this version can be read. The first start of this release upgrades them to STORAGE_VERSION. */
 const VERSION_WITHOUT_CHECKSUMS = 1;
 
 export interface ProjectRecord {
@@ -134,11 +133,11 @@ function checkVersion(schema: Schema, path: string): void {
     return;
   }
   if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) checkKnownVersion(version, path);
-  // Only writes to a new or an older file: a stopped process may hold the write lock.
+  // Writes only to a new or an older file: a stopped process may hold the write lock.
   commitSync(path, root, () => {
     // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
-    // Tells this file from another one that was at this path before.
+    // Distinguishes this file from an earlier one at the same path.
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);
     if (version === undefined) meta.putSync('peaks', 0);
@@ -202,12 +201,12 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** How many hosts have been deleted: what is cached by host ID is valid while it is the same. Missing until there is one. */
+/** The number of deleted hosts: entries cached by host ID are valid until it changes. Missing before the first deletion. */
 export function deletedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('deletedHosts', read) ?? 0;
 }
 
-/** How often a host has been renamed: no count changes, so neither does a version. Missing until there is one. */
+/** The number of renamed hosts: a rename changes no count, so no version either. Missing before the first rename. */
 export function renamedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('renamedHosts', read) ?? 0;
 }
@@ -259,7 +258,7 @@ export function putChanges({ cells }: Schema, level: number, chunk: number, chan
   cells.putSync(cellsKey(level, chunk, CHANGES), addChecksum(value, cellsSeed(level, chunk, CHANGES)));
 }
 
-/** For error messages. */
+/** The name of a record in error messages. */
 export function recordName(level: number, chunk: number, scope: number): string {
   return `the record of level ${level}, chunk ${chunk}, scope ${scope} of the table cells`;
 }

@@ -1,14 +1,7 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
-import {
-  coveredHours,
-  HOUR_MS,
-  isDeletedHost,
-  StoreDamaged,
-  type TopList,
-  type TopQuery,
-  type TopSlice,
-} from '../store.ts';
+import { isDeletedHost } from '../ids.ts';
+import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -97,7 +90,7 @@ export class GroupTopLists {
     known.additions.add(attack, count, hostId);
   }
 
-  /** In the order of hours. Runs inside the write transaction of the counters, which also counts the change. */
+  /** Writes hour by hour. Runs inside the write transaction of the counters, which also counts the change. */
   write(schema: Schema, keysMax: number): void {
     const reader = new ListsReader(schema);
     const hours = [...this.#projects].flatMap(([project, { scope, additions }]) =>
@@ -113,7 +106,7 @@ export class GroupTopLists {
       };
       for (const { hostId, record } of addToRecords(hosts, read, project, keysMax)) {
         const of = scopeOf(hostId);
-        // A joint record that is divided may have a host that was deleted. Its attacks stay in those of the project.
+        // A divided joint record may contain a deleted host, whose attacks remain in the record of the project.
         if (of !== undefined) putRecord(schema, hour, of, record);
       }
     }
@@ -156,7 +149,7 @@ class ListsReader {
     return undefined;
   }
 
-  /** The checksum of a record, which is not compared with its contents. 0: there is none. */
+  /** The checksum of a record, without verifying it; 0 if there is no record. */
   checksum(hour: number, scope: number): number {
     const key = listsKey(hour, scope, this.#key);
     const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
@@ -164,15 +157,15 @@ class ListsReader {
   }
 }
 
-/** Its chunks are the shortest that have change counters. They are those of all projects. */
+/** The level with the shortest chunks that have change counters. These count the changes of all projects. */
 const CHANGE_LEVEL: Level = LEVELS[2];
 const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
 
-/** Of the records of some hours. Every change of a list also changes the record of its project. */
+/** The state of the records of some hours. Every change of a list also changes the record of its project. */
 interface ListsState {
   /** The change counter of the file when the state was last found to be current. */
   changes: number;
-  /** Those of the chunks. */
+  /** The change counters of the chunks. */
   chunks: Float64Array;
   /** The checksum of the record of the project in each hour. */
   checksums: Float64Array;
@@ -285,7 +278,7 @@ function keysAfter({ topLists }: Schema, last: Buffer | null, before = Number.PO
 /** Each step is for a separate write transaction. */
 export function* pruneTopListsSteps(schema: Schema, before: number, freed: number): Generator<() => void> {
   yield () => {
-    // By the hour, so that versions do not change more often.
+    // Rounded to hours, so that versions do not change more often.
     const next = Math.ceil(before / HOUR_MS) * HOUR_MS;
     if (next <= topListsBefore(schema)) return;
     schema.meta.putSync('topLists', next);
@@ -325,7 +318,7 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
   }
 }
 
-/** For changes of lists without a change of counts. */
+/** Counts changes of lists without a change of counts. */
 function countHourChanges(schema: Schema, hours: readonly number[]): void {
   if (hours.length === 0) return;
   countChange(schema);
@@ -335,10 +328,10 @@ function countHourChanges(schema: Schema, hours: readonly number[]): void {
   }
 }
 
-/** Bounds the memory of a part: a record can have some hundred kilobytes. */
+/** Bounds the memory of a part: a record can have a few hundred kilobytes. */
 const BYTES_PER_PART = 4 * 1_024 * 1_024;
 
-/** In parts. Those of whole projects follow those of their hosts. */
+/** Yields parts. In each hour, the slice of the whole project follows those of its hosts. */
 export function* dumpTopSlices(schema: Schema, projectId: string): Generator<TopSlice[]> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
@@ -368,7 +361,7 @@ function firstListedHour(schema: Schema): number {
   return Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
 }
 
-/** From an hour on. In each hour, the key of the scope `last` is the last. */
+/** The keys from an hour on. In each hour, the key of the scope `last` comes last. */
 function* keysOfHours(schema: Schema, first: number, last: number): Generator<Buffer> {
   let postponed: Buffer | null = null;
   let start: Buffer | null = listsKey(first, 0);

@@ -38,7 +38,7 @@ export interface Finding {
   /** The project and the host of the counts, if known. */
   project?: string;
   host?: string;
-  /** Milliseconds since the epoch, `to` excluded. */
+  /** Milliseconds since the epoch; `to` is exclusive. */
   from?: number;
   to?: number;
 }
@@ -237,12 +237,12 @@ class Verification {
     this.#add({ ...location(this.#owners, coarse, chunk, scope, code), problem });
   }
 
-  /** Level 2 is enough: differences to other levels have been reported. */
+  /** Level 2 is enough: differences from other levels have been reported. */
   #compareHosts(): void {
     const level = LEVELS[2];
     const first = Math.ceil(this.#horizon / (level.cellMs * level.cellsPerChunk));
     for (const chunk of chunksOf(this.#schema, level, first)) {
-      // By project: its counts less those of its hosts.
+      // By project: its counts minus those of its hosts.
       const differences = new Map<number, Cells>();
       for (const { scope, sections } of records(this.#schema, level, chunk)) {
         const owner = this.#owners.get(scope);

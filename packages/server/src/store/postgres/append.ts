@@ -67,7 +67,7 @@ async function appendLocked(
   return results;
 }
 
-/** The project's totals, among hosts by ID: only they count events without a host. */
+/** The key of the project's totals among hosts by ID. Only the totals count events without a host. */
 const WHOLE_PROJECT = WITHOUT_HOST;
 
 interface RollupKey {

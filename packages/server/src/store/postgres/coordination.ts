@@ -2,16 +2,10 @@
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import type { Run } from '../../postgres/database.ts';
-import {
-  type Appended,
-  type Batch,
-  dayOf,
-  derivedId,
-  isLinkCurrent,
-  newSource,
-  type Source,
-  updateSource,
-} from '../store.ts';
+import { dayOf, isLinkCurrent } from '../batches.ts';
+import { derivedId } from '../ids.ts';
+import { newSource, updateSource } from '../sources.ts';
+import type { Appended, Batch, Source } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
@@ -38,7 +32,7 @@ export async function lockProject(run: Run, project: string): Promise<ProjectSta
   return rows[0] as ProjectState;
 }
 
-/** Without a lock. */
+/** Reads the state without a lock. */
 export async function readProject(run: Run, project: string): Promise<ProjectState> {
   const rows = await run<Row<ProjectState>>(
     `SELECT coalesce(p.hosts, 0) AS hosts, coalesce(p.sources, 0) AS sources, coalesce(p.appends, 0) AS appends,
@@ -52,7 +46,7 @@ type Row<T> = T & Readonly<Record<string, unknown>>;
 
 type SourceRecord = Omit<Source, 'hosts'>;
 
-/** What the database knows of the batches and of what they refer to. Sources are known by name. */
+/** What the database knows about the batches and the records that they refer to. Sources are known by name. */
 export interface Known {
   hosts: Map<string, number>;
   sources: Map<string, { number: number; record: SourceRecord }>;
@@ -205,7 +199,7 @@ export class GroupPlan {
     }
   }
 
-  /** Those that count. */
+  /** The events that count. */
   events(): Event[] {
     return this.#counted.flat();
   }
@@ -218,7 +212,7 @@ export class GroupPlan {
     return this.#state.appends;
   }
 
-  /** Everything but the counts. */
+  /** Writes everything but the counts. */
   writes(run: Run, project: string): Promise<unknown>[] {
     let { sources } = this.#state;
     const numbers = new Map<string, number>();

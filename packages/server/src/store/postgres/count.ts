@@ -98,7 +98,7 @@ type CountsRow = Readonly<Record<string, unknown>> & {
 export class Counter {
   readonly #database: Database;
   readonly #now: () => number;
-  /** As of the last query. It rarely moves. */
+  /** The horizon at the time of the last query. It rarely moves. */
   #horizon = 0;
 
   constructor(database: Database, now: () => number) {
@@ -106,7 +106,7 @@ export class Counter {
     this.#now = now;
   }
 
-  /** `points` numbers for each row. */
+  /** Resolves to `points` numbers for each row. */
   async timeline(selection: Selection, edges: readonly number[]): Promise<Float64Array> {
     return this.#sum(selection, edges, TIMELINE);
   }
@@ -119,7 +119,7 @@ export class Counter {
     return this.#sum(selection, edges, BY_CATEGORY);
   }
 
-  /** By host number. */
+  /** Attacks by host number. */
   async attacksByHost({ project, hosts }: Selection, { from, to }: TimeRange): Promise<Map<number, number>> {
     const attacks = new Map<number, number>();
     const sum = new Float64Array(1);
@@ -163,7 +163,7 @@ export class Counter {
     add: (host: number, record: Uint8Array, runs: number[]) => void,
     restart: () => void,
   ): Promise<void> {
-    // Events are rarely in the future: what is after that need not be read.
+    // Events are rarely in the future, so later chunks need not be read.
     let end = endOfChunk(this.#now() + 2 * DAY_MS);
     for (;;) {
       const horizon = this.#horizon;
@@ -202,7 +202,7 @@ function minutesOf(plan: readonly ChunkPlan[], level: number): number[] {
   return plan.flatMap((one) => (one.level === level ? [firstMinute(one)] : []));
 }
 
-/** The first and the last. */
+/** The first and the last minute. */
 function boundsOf(minutes: readonly number[]): [number, number] {
   const first = minutes.reduce((a, b) => Math.min(a, b), minutes[0] ?? 0);
   return [first, minutes.reduce((a, b) => Math.max(a, b), minutes[0] ?? -1)];

@@ -7,7 +7,7 @@ import { EXACT, NO_HOST } from './schema.ts';
 import { readSegment } from './segments.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
-/** Bounds the memory for a part to some megabytes. */
+/** Bounds the memory for a part to a few megabytes. */
 const BYTES_PER_PART = 65_536;
 const MINUTES_PER_PART = 1_000;
 
@@ -36,7 +36,7 @@ export async function* dumpEvents(
       bytes += one.bytes;
       return bytes > BYTES_PER_PART;
     });
-    // At least one minute.
+    // A part has at least one minute.
     const part = cut === -1 ? minutes : minutes.slice(0, cut + 1);
     const [first, last] = [part[0]?.minute ?? 0, part.at(-1)?.minute ?? 0];
     const events = await readEvents(database, project, hosts, first, last);

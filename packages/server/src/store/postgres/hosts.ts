@@ -2,29 +2,19 @@
 import { randomInt } from 'node:crypto';
 
 import type { Database, Row, Run } from '../../postgres/database.ts';
+import { deletedHostId, derivedId, freeHostId, isDeletedHost } from '../ids.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
-import {
-  type AddedHost,
-  type DeletedHost,
-  deletedHostId,
-  derivedId,
-  freeHostId,
-  type Host,
-  type HostnamesToResolve,
-  isDeletedHost,
-  type NewHost,
-  type RenamedHost,
-} from '../store.ts';
+import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
-/** For more names, all names of the project are read. */
+/** To look up more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;
 const NEW_NAMES_PER_TRANSACTION = 1_000;
 
 type HostRow = Host & Row;
 const COLUMNS = 'id, hostname, created';
 
-/** In statements that list hosts (see deletedHostId). */
+/** The condition of statements that list hosts (see deletedHostId). */
 export const NOT_DELETED = "id NOT LIKE 'deleted:%'";
 
 export function resolveHosts(
@@ -89,7 +79,7 @@ async function addHosts(
   return { ids: new Map([...ids].filter(([hostname]) => hostnames.has(hostname))), room };
 }
 
-/** The first derived ID that no host has. Nearly always the first, which `taken` knows. */
+/** The first derived ID that no host has. Nearly always it is the very first, which `taken` knows. */
 async function freeId(
   run: Run,
   project: string,
@@ -230,7 +220,7 @@ export async function hostsOfProject(database: Database, project: string): Promi
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 
-/** Also of a deleted host. */
+/** The ID of a host, even after its deletion. */
 function originalId({ id }: { id: string }): string {
   return isDeletedHost({ id }) ? id.slice(deletedHostId('').length) : id;
 }

@@ -1,4 +1,4 @@
-/** Many records as one value: it is sent in binary, which an array of them is not. */
+/** Joins many records into one value, which is sent in binary; an array of them is not. */
 export class JoinedRecords {
   readonly #parts: Uint8Array[] = [];
   /** Positions in SQL begin with 1. */

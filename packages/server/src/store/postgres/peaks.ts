@@ -2,9 +2,8 @@
  * The busiest second of each point: of a project from its seconds, of a set of hosts from exact milliseconds, because the
  * busiest seconds of hosts do not add up. Minutes that an edge cuts are always read exactly.
  */
-import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import type { Database, Run } from '../../postgres/database.ts';
-import { accumulate, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+import { accumulate, GROUP_ROWS, GROUPS } from '../cells.ts';
 import { QueryTooLarge, type Selection } from '../store.ts';
 import { clip } from './count.ts';
 import { EXACT, NO_HOST, SECONDS } from './schema.ts';
@@ -13,14 +12,8 @@ import { readSegment } from './segments.ts';
 const SECOND_MS = 1_000;
 const MINUTE_MS = EXACT.cellsPerChunk;
 
-const GROUPS = Object.values(OVERVIEW_GROUPS);
 /** The last group is the sum of the attacks in the others. */
 const ROWS = GROUPS.length - 1;
-const ROW_OF = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-ROW_OF[REQUESTS] = GROUPS.indexOf(null);
-for (const [category, name] of CATEGORIES.entries()) {
-  ROW_OF[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
-}
 
 /** What one query may read: one or two seconds of work. */
 const BYTES_MAX = 128 * 1_048_576;
@@ -66,7 +59,7 @@ async function find(
   return peaks.finish();
 }
 
-/** Of all whole minutes. */
+/** Adds the seconds of all whole minutes. */
 async function addSeconds(run: Run, project: string, peaks: Peaks): Promise<void> {
   const { firstMinute, endMinute, cutMinutes } = peaks;
   const from =
@@ -93,7 +86,7 @@ async function addSeconds(run: Run, project: string, peaks: Peaks): Promise<void
   }
 }
 
-/** Of the whole range, or of one minute. */
+/** Adds the segments of the whole range, or of one minute. */
 async function addSegments(
   run: Run,
   project: string,
@@ -191,12 +184,12 @@ class Peaks {
   }
 
   add(record: Uint8Array): void {
-    accumulate(record, this.#runs, ROW_OF, this.#points.length, this.#sums);
+    accumulate(record, this.#runs, GROUP_ROWS, this.#points.length, this.#sums);
   }
 
-  /** A record of seconds, of a whole minute. */
+  /** Adds a record of the seconds of a whole minute. */
   addSeconds(record: Uint8Array): void {
-    accumulate(record, WHOLE_SECONDS, ROW_OF, this.#points.length, this.#sums);
+    accumulate(record, WHOLE_SECONDS, GROUP_ROWS, this.#points.length, this.#sums);
   }
 
   finish(): Float64Array[] {

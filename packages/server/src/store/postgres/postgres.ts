@@ -2,10 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
-import { GroupCommit } from '../group-commit.ts';
+import { ProjectCommits } from '../group-commit.ts';
 import {
-  type Appended,
-  type Batch,
   type CategorySeries,
   groupSeries,
   type Selection,
@@ -14,7 +12,6 @@ import {
   StoreUnavailable,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
-import { weighTopLists } from '../top-records.ts';
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
@@ -28,7 +25,7 @@ import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
-export interface PostgresOptions extends DatabaseOptions {
+interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
   /** How many values a top list keeps per hour, and project or host. */
@@ -39,8 +36,6 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   const { topKeys = TOP_KEYS_DEFAULT } = options;
   const database = new Database(options);
   const counter = new Counter(database, now);
-  /** Projects do not wait for each other. */
-  const appends = new Map<string, GroupCommit<Batch, Appended>>();
   let closed = false;
   let checked: Promise<void> | null = null;
   /** Why the last append failed, if PostgreSQL serves queries but accepts no writes. */
@@ -67,19 +62,9 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     }
   }
 
-  function append(batch: Batch): Promise<Appended> {
-    const { project } = batch;
-    let group = appends.get(project);
-    if (group === undefined) {
-      group = new GroupCommit<Batch, Appended>(
-        ({ events }) => events.length + weighTopLists(events),
-        (batches) => noteWrites(() => appendGroup(database, batches, now(), topKeys)),
-        (error) => error instanceof StoreUnavailable,
-      );
-      appends.set(project, group);
-    }
-    return group.add(batch);
-  }
+  const commits = new ProjectCommits((_project, batches) =>
+    noteWrites(() => appendGroup(database, batches, now(), topKeys)),
+  );
 
   async function seriesByCategory(selection: Selection, edges: readonly number[]): Promise<CategorySeries> {
     const points = edges.length - 1;
@@ -98,7 +83,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     ...records,
     ...topListMethods(database, available),
 
-    append: (batch) => available(() => append(batch)),
+    append: (batch) => available(() => commits.append(batch)),
 
     series: ({ edges, ...selection }) =>
       available(async () => {
@@ -133,7 +118,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
         await pruneExamples(database, topListsBefore, stop);
-        // Rows first: a backup delays the dropping of partitions, maybe for hours.
+        // Deletes rows first: a backup can delay the dropping of partitions for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
         await prune(database, before, freeBefore, stop, (freed) =>
           dropPartitions(database, ['segments', 'rollups'], freed, stop),
@@ -151,7 +136,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     async close() {
       if (closed) return;
-      await Promise.all([...appends.values()].map((group) => group.idle()));
+      await commits.idle();
       closed = true;
       await database.close();
     },

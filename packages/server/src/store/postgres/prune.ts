@@ -1,7 +1,9 @@
 /** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 
 import type { Database } from '../../postgres/database.ts';
-import { dayOf, type Retention, type RetentionNote, type Source, withoutOldExamples } from '../store.ts';
+import { dayOf } from '../batches.ts';
+import { withoutOldExamples } from '../sources.ts';
+import type { Retention, RetentionNote, Source } from '../store.ts';
 import { lockProject } from './coordination.ts';
 
 const BATCHES_PER_STEP = 2_000;
@@ -36,7 +38,7 @@ export async function prune(
   }
 }
 
-/** Of lines that were dropped before `before`, in all projects. */
+/** Deletes the examples of lines that were dropped before `before`, in all projects. */
 export async function pruneExamples(
   database: Database,
   before: number,
@@ -76,8 +78,8 @@ export function deleteExamples(database: Database, project: string, before: numb
 }
 
 /**
- * Deletes some batches. Links are read from the start of a file: a batch is kept as long as those after it, so it gets
- * the day of the newest of them.
+ * Deletes some batches. Links are followed from the start of a file, so a batch must be kept as long as those after it: it
+ * gets the day of the newest of them.
  */
 async function deleteBatches(database: Database, project: string, day: number): Promise<void> {
   await database.transaction((run) =>

@@ -1,13 +1,12 @@
 /** Everything in a store but the counts: hosts, sources, batches, followed paths, retention and versions. */
 import { createHash } from 'node:crypto';
 import type { Database, Row } from '../../postgres/database.ts';
+import { derivedId } from '../ids.ts';
+import { groupSources, newSource } from '../sources.ts';
 import {
   compareFollowed,
-  derivedId,
   type FollowedPath,
-  groupSources,
   NO_SOURCE,
-  newSource,
   type Source,
   type Store,
   type TimeRange,

@@ -24,7 +24,7 @@ export const LEVELS = [
 
 export const ROLLUPS = LEVELS.slice(0, 3);
 export const EXACT = LEVELS[3];
-/** Only of whole projects, and only for `peaks`: with it, the busiest second of a month needs no exact milliseconds. */
+/** Kept only for whole projects, for `peaks`: with it, the busiest second of a month needs no exact milliseconds. */
 export const SECONDS = { id: 4, cellMs: 1_000, cellsPerChunk: 60 } as const satisfies Level;
 
 /** The host number of the project's totals in `rollups`, and of events without a host in `segments`. */
@@ -35,9 +35,9 @@ export const CHANGES_MS = LEVELS[0].cellMs * LEVELS[0].cellsPerChunk;
 
 interface PartitionedTable {
   name: 'segments' | 'rollups' | 'top_lists';
-  /** Time in one partition. Chunks of all levels fit. */
+  /** The time span of a partition, into which chunks of all levels fit. */
   partitionMs: number;
-  /** The unit of the column that partitions depend on. */
+  /** The unit of the partition key. */
   unitMs: number;
   settings: string;
 }
@@ -55,7 +55,7 @@ const PARTITIONED: readonly PartitionedTable[] = [
     name: 'rollups',
     partitionMs: CHANGES_MS,
     unitMs: MINUTE_MS,
-    // Rows are updated all the time: free space on the page makes that cheap.
+    // Rows are updated constantly: free space on the page makes that cheap.
     settings: 'fillfactor = 60, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05',
   },
   {
@@ -66,7 +66,7 @@ const PARTITIONED: readonly PartitionedTable[] = [
   },
 ];
 
-/** No partition for a row. */
+/** The error code if there is no partition for a row. */
 const CHECK_VIOLATION = '23514';
 /** Retention may drop a partition again before it is used, but not often. */
 const PARTITION_TRIES = 5;
@@ -117,7 +117,7 @@ export const RECORD_TABLES = `
   INSERT INTO schema_version VALUES (1);
 `;
 
-/** Of identity/postgres-identity.ts and audit/audit-table.ts. */
+/** The tables of identity/postgres-identity.ts and audit/audit-table.ts. */
 const IDENTITY_TABLES = `
   CREATE TABLE identity_state (
     only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -173,7 +173,7 @@ export interface Tables {
   upgrades: readonly string[];
 }
 
-/** With those of identity, which the ClickHouse store uses too. */
+/** Includes the tables of identity, which the ClickHouse store uses too. */
 export const POSTGRES_TABLES: Tables = {
   store: 'postgres',
   name: 'segments',
@@ -269,7 +269,7 @@ interface FoundTables {
 function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, upgrades }: Tables): void {
   if (!isOwn) {
     throw new StoreMisconfigured(
-      `the schema ${schema} of PostgreSQL belongs to another kind of store than --store ${store}: choose another --postgres-schema`,
+      `the schema ${schema} of PostgreSQL belongs to a different kind of store than --store ${store}: choose another --postgres-schema`,
     );
   }
   if (version === upgrades.length) return;
@@ -284,14 +284,14 @@ function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, 
 async function readVersion(run: Run, schema: string, { name }: Tables): Promise<FoundTables | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
   const isOwn = await hasTable(run, schema, name);
-  // With the schema: PostgreSQL would say that the table does not exist if the user has no access to it.
+  // The statement names the schema: otherwise PostgreSQL reports a missing table if the user has no access to it.
   const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
   return row ? { version: row.version, isOwn } : null;
 }
 
 /**
- * Runs a transaction that adds rows of these minutes to these tables, and creates the partitions that it lacks. It should
- * add nothing to freed time: then there may be no partition.
+ * Runs a transaction that adds rows of these minutes to these tables, and creates the partitions that it lacks. It must
+ * not add rows to freed time, for which there may be no partition.
  */
 export async function inPartitions<T>(
   database: Database,
@@ -303,7 +303,7 @@ export async function inPartitions<T>(
     try {
       return await database.transaction(action);
     } catch (error) {
-      // Also if time was freed and the partition was dropped: the next try reads up to when.
+      // The partition may also have been dropped, because its time was freed: the next try reads what was freed.
       const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
       if (!isMissing || tries === PARTITION_TRIES) throw error;
       await createPartitions(database, names, times());

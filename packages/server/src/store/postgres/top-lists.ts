@@ -59,13 +59,13 @@ export function topAdditionsOf(events: readonly Event[], known?: ReadonlyMap<str
 interface StoredTopLists {
   /** Lists of hours that begin before this are deleted. */
   before: number;
-  /** By `nameOf`. */
+  /** Records by `nameOf`. */
   records: Map<string, Buffer>;
 }
 
 interface RecordKey {
   hour: number;
-  /** Null: the project. */
+  /** Null for the project. */
   hostId: string | null;
 }
 
@@ -113,7 +113,7 @@ function hostNumber(id: string): string {
   return `CASE WHEN ${id} IS NULL THEN ${NO_HOST} ELSE ${number} END`;
 }
 
-/** In the transaction of the counters, which also counts the change. All hosts of the additions must be known. */
+/** Runs in the transaction of the counters, which also counts the change. All hosts of the additions must be known. */
 export async function writeTopLists(
   run: Run,
   project: string,
@@ -130,7 +130,7 @@ export async function writeTopLists(
   await writeRecords(run, project, changed);
 }
 
-/** Leaves out deleted hosts, which a joint record that is divided may have. Their attacks stay in those of the project. */
+/** Leaves out deleted hosts, which a divided joint record may contain. Their attacks remain in the project's record. */
 async function writeRecords(run: Run, project: string, changed: readonly TopSlice[]): Promise<void> {
   if (changed.length === 0) return;
   const records = new JoinedRecords();
@@ -153,7 +153,7 @@ async function writeRecords(run: Run, project: string, changed: readonly TopSlic
   );
 }
 
-/** Reading a part takes some milliseconds. */
+/** Reading a part takes a few milliseconds. */
 const BYTES_PER_PART = 256 * 1_024;
 
 const SELECTED = 'project = $1 AND host = ANY($2::int[]) AND hour >= $3 AND hour < $4';
@@ -205,7 +205,7 @@ async function openSnapshot(run: Run, query: TopQuery): Promise<TopSnapshot<stri
   };
 }
 
-/** Of the records of a project: every change of a list also changes that of its project. */
+/** The fingerprint of a project's own records: every change of a list also changes the record of its project. */
 async function fingerprintOf(run: Run, project: string, from: number, to: number): Promise<string> {
   const [row] = await run<{ fingerprint: string }>(
     `SELECT concat(count(*), ' ', sum(version), ' ', (
@@ -218,7 +218,7 @@ async function fingerprintOf(run: Run, project: string, from: number, to: number
 
 interface HourSize {
   hour: number;
-  /** Of all selected records of the hour. */
+  /** The length of all selected records of the hour. */
   bytes: number;
 }
 
@@ -229,8 +229,8 @@ interface StoredRecord {
 }
 
 /**
- * The records of these hours, the newest hour first, read in parts of bounded size. If hosts are selected, the own record
- * of a project is empty.
+ * The records of these hours, the newest hour first, read in parts of bounded size. If hosts are selected, the project's
+ * own record is empty.
  */
 async function* readParts(
   run: Run,
@@ -279,7 +279,7 @@ export async function pruneTopLists(
   const [row] = await database.run<{ before: number; freed: number }>(
     `UPDATE retention SET top_lists_before = greatest(top_lists_before, $1)
      RETURNING top_lists_before AS before, freed_before AS freed`,
-    // By the hour, so that versions do not change more often.
+    // Rounded to hours, so that versions do not change more often.
     [Math.ceil(before / HOUR_MS) * HOUR_MS],
   );
   const limit = Math.max(row?.before ?? 0, row?.freed ?? 0);
@@ -302,7 +302,7 @@ async function deleteDetails(database: Database, project: string): Promise<void>
   for (let isDone = false; !isDone; ) isDone = await deleteSome(database, project, HOURS_END);
 }
 
-/** After all hours. */
+/** Later than all hours. */
 const HOURS_END = 2 ** 31 - 1;
 
 /** Deletes some records of hours before `end`. Resolves to true if there are no more. */
@@ -326,7 +326,7 @@ function deleteSome(database: Database, project: string, end: number): Promise<b
   });
 }
 
-/** For changes of lists without a change of counts. */
+/** Counts changes of lists without a change of counts. */
 async function countChanges(run: Run, project: string, hours: readonly number[]): Promise<void> {
   await addChanges(
     run,
@@ -335,7 +335,7 @@ async function countChanges(run: Run, project: string, hours: readonly number[])
   );
 }
 
-/** Of each hour, the project is the last. */
+/** Yields parts. The slices of the whole project come last. */
 export async function* dumpTopSlices(database: Database, project: string): AsyncGenerator<TopSlice[]> {
   const [state] = await database.run<{ horizon: number }>(
     'SELECT greatest(horizon, top_lists_before) AS horizon FROM retention',

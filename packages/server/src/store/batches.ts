@@ -1,0 +1,45 @@
+/** Batches on disk, and the check that makes the chunks of a file count once. */
+import type { BatchLink, BatchRecord, NewLink } from './store.ts';
+
+/** A link with its field names on disk. */
+export interface LinkRecord {
+  bytes: number;
+  head: string;
+  carry: string;
+}
+
+export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
+  return { bytes, head: firstLineHash, carry: readerState };
+}
+
+export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
+  return { bytes, firstLineHash: head, readerState: carry };
+}
+
+/** A batch record on disk. Its link is stored separately. */
+export type StoredBatch = Pick<BatchRecord, 'day'> & { after?: string };
+
+/** The day of a batch. */
+export function dayOf(time: number): number {
+  return Math.floor(time / 86_400_000);
+}
+
+/**
+ * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
+ * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,
+ * and appending would count lines twice.
+ */
+export function isLinkCurrent(
+  link: NewLink,
+  exists: (id: string) => boolean,
+  idsAfter: (id: string) => readonly string[],
+): boolean {
+  const siblings = new Set(link.siblings);
+  const found = idsAfter(link.after);
+  return (
+    (link.after === '' || exists(link.after)) &&
+    found.length === siblings.size &&
+    found.every((id) => siblings.has(id)) &&
+    (link.replaces === undefined || idsAfter(link.replaces).length === 0)
+  );
+}

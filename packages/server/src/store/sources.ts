@@ -1,0 +1,69 @@
+/** The records of log sources, which all stores update in the same way, so that they report the same. */
+import type { Event } from '../event.ts';
+import { type Batch, mergeFormats, NO_SOURCE, type ProjectSources, type Source } from './store.ts';
+
+/** A source without events. Also the defaults for fields that records of older releases lack. */
+export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
+  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
+  return { id, name, format, ...empty };
+}
+
+/** The source after a batch was counted. All stores share this, so that they report the same. */
+export function updateSource<S extends Omit<Source, 'hosts'>>(
+  source: S,
+  batch: Batch,
+  counted: readonly Event[],
+  withoutHost: number,
+): S {
+  const updated: S = {
+    ...source,
+    format: mergeFormats([source.format, batch.source.format]),
+    dropped: { ...source.dropped },
+    examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
+  };
+  const drop = (reason: string, n: number) => {
+    if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
+  };
+  for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
+  drop('too_old', batch.events.length - counted.length);
+  updated.events += counted.length;
+  updated.without_host += withoutHost;
+  if (counted.length === 0) return updated;
+  let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
+  let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
+  let previous: Event | null = null;
+  for (const event of counted) {
+    // Consecutive access lines of one host and second share one event object.
+    if (event === previous) continue;
+    previous = event;
+    if (event.time < first) first = event.time;
+    if (event.time > last) last = event.time;
+  }
+  updated.first_seen = first;
+  updated.last_seen = last;
+  return updated;
+}
+
+/** The source without examples from before `before`; undefined if it has none. */
+export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
+  source: S,
+  before: number,
+): S | undefined {
+  const all = Object.entries(source.examples ?? {});
+  const kept = all.filter(([, { time }]) => time >= before);
+  return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
+}
+
+/** The result of `projects`, from all sources of all projects in any order. */
+export function groupSources(
+  records: Iterable<readonly [project: string, source: Omit<Source, 'hosts'>]>,
+): ProjectSources[] {
+  const projects = new Map<string, ProjectSources>();
+  for (const [project, record] of records) {
+    const known = projects.get(project) ?? { project, sources: [] };
+    projects.set(project, known);
+    if (record.name !== NO_SOURCE.name) known.sources.push({ ...newSource(record.id, record), ...record });
+  }
+  for (const { sources } of projects.values()) sources.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
+}

@@ -1,0 +1,101 @@
+/** Batches: each counts once; chunks of files and followed paths. */
+import { expect } from 'vitest';
+import { compareFollowed } from '../../packages/server/src/store/store.ts';
+import { batch, DAY_MS, drawnAt, followed, linked, NOW } from './data.ts';
+import type { Suite } from './suite.ts';
+
+export function batchTests({ test, fresh }: Suite): void {
+  test('a batch id that the source already has changes nothing', async () => {
+    const { store } = await fresh();
+    const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+    expect(await store.append(first)).toMatchObject({ kind: 'appended' });
+    expect(await store.append(first)).toEqual({ kind: 'duplicate' });
+    expect(await store.append({ ...first, source: { name: 'another', format: 'events' } })).toMatchObject({
+      kind: 'appended',
+    });
+    expect(await store.append({ ...first, project: 'q' })).toMatchObject({ kind: 'appended' });
+    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    expect([...requests]).toEqual([2]);
+    expect((await store.sources('p')).map(({ events }) => events)).toEqual([1, 1]);
+  });
+
+  test('a batch that is sent many times at once counts once', async () => {
+    const { store } = await fresh();
+    const same = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+    const kinds = (await Promise.all(Array.from({ length: 20 }, () => store.append(same)))).map(
+      ({ kind }) => kind,
+    );
+    expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
+    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    expect([...requests]).toEqual([1]);
+  });
+
+  test('chunks of a file are found by their predecessor', async () => {
+    const { store } = await fresh();
+    const { append, linksAfter } = linked(store);
+    await append('one', { after: '', bytes: 10, readerState: 'c' });
+    await append('another', { after: '', bytes: 20, siblings: ['one'] });
+    await append('two', { after: 'one', bytes: 30 });
+    expect(await linksAfter('')).toEqual([
+      { id: 'another', bytes: 20, firstLineHash: '', readerState: '' },
+      { id: 'one', bytes: 10, firstLineHash: '', readerState: 'c' },
+    ]);
+    expect(await linksAfter('one')).toEqual([{ id: 'two', bytes: 30, firstLineHash: '', readerState: '' }]);
+    expect(await linksAfter('two')).toEqual([]);
+    expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
+    expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
+  });
+
+  test('a chunk that has grown replaces its earlier state', async () => {
+    const { store } = await fresh();
+    const { append, linksAfter } = linked(store);
+    await append('one', { after: '', bytes: 10 });
+    await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
+    expect(await linksAfter('')).toEqual([{ id: 'grown', bytes: 15, firstLineHash: '', readerState: '' }]);
+    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    expect([...requests]).toEqual([2]);
+  });
+
+  test('a link is a conflict if another process has counted chunks of the same file', async () => {
+    const { store } = await fresh();
+    const { append, linksAfter } = linked(store);
+    await append('one', { after: '', bytes: 10 });
+    expect(await append('longer', { after: '', bytes: 12 })).toEqual({ kind: 'conflict' });
+    expect(await append('x', { after: '', bytes: 12, siblings: ['gone'], replaces: 'gone' })).toEqual({
+      kind: 'conflict',
+    });
+    expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });
+    expect(await append('one', { after: '', bytes: 10 })).toEqual({ kind: 'duplicate' });
+    expect(await linksAfter('')).toEqual([{ id: 'one', bytes: 10, firstLineHash: '', readerState: '' }]);
+    await append('two', { after: 'one', bytes: 5 });
+    expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
+      kind: 'conflict',
+    });
+    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    expect([...requests]).toEqual([2]);
+  });
+
+  test('the state of a followed path is stored with its batch or without one, but not with a rejected batch', async () => {
+    const { store } = await fresh();
+    expect(await store.followedPaths('p')).toEqual([]);
+    const first = followed('/logs/a.log', NOW);
+    await store.putFollowedPath('p', first);
+    expect(await store.followedPaths('p')).toEqual([first]);
+    expect(await store.sources('p')).toEqual([]);
+    const second = { ...first, begun: { first_line_hash: 'h', at: NOW } };
+    const one = { ...batch('p', [], [drawnAt(NOW)]), id: 'x', followed: second };
+    await store.append(one);
+    expect(await store.followedPaths('p')).toEqual([second]);
+    const link = { after: 'unknown', bytes: 1, firstLineHash: '', readerState: '', siblings: [] };
+    expect(await store.append({ ...one, followed: first })).toEqual({ kind: 'duplicate' });
+    expect(await store.append({ ...one, id: 'y', link, followed: first })).toEqual({ kind: 'conflict' });
+    expect(await store.followedPaths('p')).toEqual([second]);
+    // Longer than the keys of some stores.
+    const long = followed(`/${'long/'.repeat(800)}a.log`, NOW);
+    const other = { ...followed('/logs/a.log', 1), source: 'other' };
+    for (const each of [long, other]) await store.putFollowedPath('p', each);
+    await store.prune(NOW + 10 * DAY_MS);
+    expect(await store.followedPaths('p')).toEqual([other, second, long].sort(compareFollowed));
+    expect(await store.followedPaths('q')).toEqual([]);
+  });
+}

@@ -1,0 +1,183 @@
+/** Random events and queries, and comparisons with the memory store as the oracle. */
+import fc from 'fast-check';
+import { expect } from 'vitest';
+import { CATEGORIES, type Event } from '../../packages/server/src/event.ts';
+import { gridEdges } from '../../packages/server/src/statistics/timeline.ts';
+import {
+  type Batch,
+  type CategorySeries,
+  type FollowedPath,
+  HOUR_MS,
+  type NewLink,
+  type Series,
+  type Store,
+  TOP_LISTS,
+  type TopQuery,
+} from '../../packages/server/src/store/store.ts';
+
+export const DAY_MS = 86_400_000;
+export const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
+export const HOSTNAMES = ['a.example', 'b.example', 'c.example', 'd.example'];
+
+/** Times so close that cells, chunks and edges meet: some random, some on and around boundaries. */
+export const moment = fc.oneof(
+  fc.integer({ min: NOW - 40 * DAY_MS, max: NOW }),
+  fc.integer({ min: NOW - 90_000, max: NOW }),
+  fc
+    .tuple(fc.integer({ min: 0, max: 40 * 24 * 4 }), fc.integer({ min: -1, max: 1 }))
+    .map(([quarters, off]) => Math.floor(NOW / 900_000 - quarters) * 900_000 + off),
+);
+
+export interface RandomEvent extends Omit<Event, 'hostId'> {
+  host: number | null;
+}
+
+export const event: fc.Arbitrary<RandomEvent> = fc.record({
+  time: moment,
+  host: fc.option(fc.integer({ min: 0, max: HOSTNAMES.length - 1 })),
+  request: fc.boolean(),
+  attack: fc.option(fc.constantFrom(...CATEGORIES)),
+  count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
+  details: fc.constantFrom(undefined, {}, { blocked: false }, { blocked: true }),
+});
+
+export const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
+export const hostSet = fc.option(
+  fc.uniqueArray(fc.integer({ min: 0, max: HOSTNAMES.length }), { maxLength: 5 }),
+);
+const edges = fc.oneof(
+  fc.uniqueArray(moment, { minLength: 2, maxLength: 12 }).map((times) => times.sort((a, b) => a - b)),
+  fc
+    .tuple(moment, moment, fc.integer({ min: -12 * 4, max: 14 * 4 }))
+    .filter(([a, b]) => a !== b)
+    .map(([a, b, quarters]) => gridEdges(Math.min(a, b), Math.max(a, b), quarters * 900_000)),
+);
+export const randomQuery = fc.record({ hosts: hostSet, edges });
+
+/** Attacks with few values, so that hours, hosts and categories share them. Some have no values, and some no host. */
+export const attackWithDetails: fc.Arbitrary<RandomEvent> = fc
+  .record({
+    ago: fc.tuple(fc.constantFrom(0, 1, 2, 5, 30, 800), fc.nat(3_600_000)),
+    one: event,
+    details: fc.record(
+      {
+        blocked: fc.boolean(),
+        source: fc.oneof(
+          fc.nat(9).map((n) => `203.0.113.${n}`),
+          fc.constantFrom('2001:db8::1', '2001:db8::2', '2001:db8:1:2:3::4', '198.51.100.0/24'),
+        ),
+        url: fc.oneof(
+          fc.nat(9).map((n) => `/${n}`),
+          fc.constantFrom('/', '/ a', '/\u00e4'),
+        ),
+        rule: fc.nat(5).map((n) => `94210${n}`),
+        country: fc.constantFrom('DE', 'FR'),
+      },
+      { requiredKeys: [] },
+    ),
+  })
+  .map(({ ago: [hours, ms], one, details }) => ({ ...one, time: NOW - hours * HOUR_MS - ms, details }));
+export const randomTopQuery = fc
+  .record({
+    hosts: hostSet,
+    list: fc.constantFrom(...TOP_LISTS),
+    categories: fc.option(fc.uniqueArray(fc.constantFrom(...CATEGORIES), { maxLength: 6 }), {
+      nil: undefined,
+    }),
+    limit: fc.constantFrom(1, 3, 1_000),
+    range: fc
+      .tuple(fc.constantFrom(0, 1, 3, 40, 900), fc.constantFrom(0, 1, 2, 31), fc.nat(3_600_000))
+      .map(([hours, until, ms]) => ({ from: NOW - hours * HOUR_MS - ms, to: NOW + 1 - until * HOUR_MS })),
+  })
+  .map(({ range, ...query }) => ({ ...query, ...range }));
+
+export function followed(path: string, since: number): FollowedPath {
+  const file = { first_line_hash: 'f', state: 'finished' as const, modified_ms: since + 0.5, bytes: 3 };
+  return { source: 'test', path, since, begun: null, files: [file] };
+}
+
+/** Appends single events as chunks of a file. */
+export function linked(store: Store) {
+  return {
+    append: (id: string, link: Partial<NewLink> & Pick<NewLink, 'after' | 'bytes'>) =>
+      store.append({
+        ...batch('p', [], [drawnAt(NOW)]),
+        id,
+        link: { firstLineHash: '', readerState: '', siblings: [], ...link },
+      }),
+    linksAfter: async (id: string) =>
+      (await store.batchesAfter('p', 'test', id)).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+  };
+}
+
+/** In one call: on ClickHouse, every change of the ledger takes several round trips. */
+export async function addHosts(store: Store, project: string): Promise<string[]> {
+  const ids = await store.resolveHosts({ project, hostnames: HOSTNAMES, limit: 1_000 });
+  return ids.map((id) => id ?? '');
+}
+
+export function batch(project: string, ids: readonly string[], events: readonly RandomEvent[]): Batch {
+  return {
+    project,
+    source: { name: 'test', format: 'events' },
+    events: events.map(({ host, ...rest }) => ({
+      ...rest,
+      hostId: host === null ? null : (ids[host] ?? null),
+    })),
+    dropped: {},
+  };
+}
+
+export function drawnAt(time: number): RandomEvent & { hostId: null } {
+  return { time, host: null, hostId: null, request: true, attack: null, count: 1 };
+}
+
+/** Numbers beyond the hosts yield an unknown ID. */
+export function pick(ids: readonly string[], set: readonly number[] | null): string[] | undefined {
+  return set?.map((number) => ids[number] ?? 'none');
+}
+
+export async function expectSameTopLists(
+  store: Store,
+  oracle: Store,
+  project: string,
+  ids: readonly string[],
+  queries: readonly (Omit<TopQuery, 'project' | 'hosts'> & { hosts: number[] | null })[],
+): Promise<void> {
+  for (const query of queries) {
+    const top = { ...query, project, hosts: pick(ids, query.hosts) };
+    expect(await store.top(top)).toEqual(await oracle.top(top));
+  }
+}
+
+export async function expectSameResults(
+  store: Store,
+  oracle: Store,
+  project: string,
+  ids: readonly string[],
+  queries: readonly { hosts: number[] | null; edges: number[] }[],
+): Promise<void> {
+  for (const { hosts: set, edges } of queries) {
+    const hosts = pick(ids, set);
+    const series = { project, hosts, edges };
+    const both = ({ requests, attacks }: Series) => texts([requests, attacks]);
+    expect(both(await store.series(series))).toEqual(both(await oracle.series(series)));
+    const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+    expect(await store.totals(range)).toEqual(await oracle.totals(range));
+    expect(await store.attacksByHost(range)).toEqual(await oracle.attacksByHost(range));
+    const categories = await store.seriesByCategory(series);
+    const expected = await oracle.seriesByCategory(series);
+    expect(rowsOf(categories)).toEqual(rowsOf(expected));
+    expect(texts(await store.seriesByGroup(series))).toEqual(texts(await oracle.seriesByGroup(series)));
+    expect(texts(await store.peaks(series))).toEqual(texts(await oracle.peaks(series)));
+  }
+}
+
+export function rowsOf({ requests, attacks, blocked }: CategorySeries) {
+  return { requests: texts([requests]), attacks: texts(attacks), blocked: texts(blocked) };
+}
+
+/** Long arrays compare much faster as text. */
+export function texts(rows: readonly Float64Array[]): string[] {
+  return rows.map((row) => row.join());
+}

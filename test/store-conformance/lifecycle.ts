@@ -1,0 +1,118 @@
+/** Retention, copies to another store, and closing. */
+import fc from 'fast-check';
+import { expect } from 'vitest';
+import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
+import { memoryStore } from '../../packages/server/src/store/memory.ts';
+import { compareFollowed, StoreUnavailable } from '../../packages/server/src/store/store.ts';
+import {
+  addHosts,
+  batch,
+  DAY_MS,
+  drawnAt,
+  event,
+  expectSameResults,
+  followed,
+  linked,
+  NOW,
+  randomQuery,
+} from './data.ts';
+import type { Suite } from './suite.ts';
+
+export function lifecycleTests({ test, fresh, destroyAll, runs }: Suite): void {
+  test('after a prune nothing before the horizon counts, to the millisecond, and late events are dropped', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const drawn = fc.sample(event, { numRuns: 500, seed: 11 });
+    for (const each of [store, oracle]) await each.append(batch('p', ids, drawn));
+    for (const before of [NOW - 20 * DAY_MS + 12_345, NOW - 30_001, NOW - 50_000]) {
+      await store.prune(before);
+      await oracle.prune(before);
+      await fc.assert(
+        fc.asyncProperty(randomQuery, (query) => expectSameResults(store, oracle, 'p', ids, [query])),
+        { numRuns: runs(50) },
+      );
+    }
+    const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
+    expect(await store.append(late)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+    expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
+  });
+
+  test('the horizon can move back to where nothing has been freed', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const drawn = fc.sample(event, { numRuns: 300, seed: 12 });
+    const [freed, horizon] = [NOW - 25 * DAY_MS + 777, NOW - 5 * DAY_MS];
+    for (const each of [store, oracle]) {
+      await each.append({ ...batch('p', ids, drawn), id: 'x' });
+      await each.prune(horizon, { freeBefore: freed });
+      expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
+      const note = { trustedAt: 1, passedAt: 2, probationMs: 3, freeBefore: 4, freeSince: 5 };
+      await each.noteRetention(note);
+      expect((await each.retention()).note).toEqual(note);
+      // This does not move the horizon forward.
+      expect(await each.restoreHorizon(NOW)).toBe(horizon);
+    }
+    const expectSame = () =>
+      fc.assert(
+        fc.asyncProperty(randomQuery, (query) => expectSameResults(store, oracle, 'p', ids, [query])),
+        { numRuns: runs(30) },
+      );
+    await expectSame();
+    for (const to of [NOW - 10 * DAY_MS, 0]) {
+      for (const each of [store, oracle]) expect(await each.restoreHorizon(to)).toBe(Math.max(to, freed));
+      await expectSame();
+    }
+    expect(await store.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+  });
+
+  test('a project that is copied to another store and back is unchanged', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
+    await store.prune(NOW - 39 * DAY_MS + 12_345);
+    await store.append({ ...batch('p', ids, drawn), id: 'x', dropped: { bad_time: 2, not_json: 1 } });
+    await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+    await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+    const { append, linksAfter } = linked(store);
+    await append('one', { after: '', bytes: 10, readerState: 'c' });
+    await append('two', { after: 'one', bytes: 20, firstLineHash: 'h' });
+    const paths = [followed('/logs/a.log', NOW), { ...followed('/logs/b.log', 7), source: 'nothing yet' }];
+    for (const path of paths) await store.putFollowedPath('p', path);
+    const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
+    const other = memoryStore(() => NOW);
+    await copyProject(store, other, 'p');
+    expect(await differences(store, other, 'p', range)).toEqual([]);
+    const links = await Promise.all(['', 'one', 'two'].map(linksAfter));
+    // An in-process engine allows one store at a time.
+    await destroyAll();
+    const { store: back } = await fresh();
+    for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+    expect(await differences(other, back, 'p', range)).toEqual([]);
+    // Links continue where they ended.
+    expect(await Promise.all(['', 'one', 'two'].map(linked(back).linksAfter))).toEqual(links);
+    expect(await back.followedPaths('p')).toEqual(paths.sort(compareFollowed));
+    expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+    expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
+      kind: 'appended',
+    });
+    expect(await differences(other, back, 'p', range)).toContain('the sources differ');
+  });
+
+  test('a closed store rejects every call', async () => {
+    const { store } = await fresh();
+    await store.close();
+    await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+    await expect(store.append(batch('p', [], []))).rejects.toThrow(StoreUnavailable);
+    await expect(store.totals({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
+    const query = { project: 'p', edges: [0, 1] };
+    await expect(store.series(query)).rejects.toThrow(StoreUnavailable);
+    await expect(store.seriesByCategory(query)).rejects.toThrow(StoreUnavailable);
+    await expect(store.seriesByGroup(query)).rejects.toThrow(StoreUnavailable);
+    await expect(store.peaks(query)).rejects.toThrow(StoreUnavailable);
+    await expect(store.attacksByHost({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
+  });
+}
