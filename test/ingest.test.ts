@@ -1,13 +1,14 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, createWriteStream, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { openLog } from '../packages/server/dist/ingest/byte-stream.js';
+import { openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
@@ -349,7 +350,7 @@ test.runIf(spawnSync('script', ['--version']).status === 0)(
   },
 );
 
-test('threads count a large file like the main thread alone', async () => {
+test.each(['a stream', 'a file'])('threads count %s like the main thread alone', async (input) => {
   const file = sandbox.write('large.log', largeLog());
   const reader = { format: 'auto' as const };
   const limits = { retentionMs: 365 * DAY_MS, hostsMax: 5 };
@@ -358,8 +359,8 @@ test('threads count a large file like the main thread alone', async () => {
     const source = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     const progress: FileProgress[] = [];
     const pipeline = new Pipeline(store, limits, () => NOW);
-    for await (const step of ingestFile(openLog(file), source, store, pipeline, { parsers }))
-      progress.push(step);
+    const stream = (input === 'a file' ? await PlainFile.open(file) : null) ?? openLog(file);
+    for await (const step of ingestFile(stream, source, store, pipeline, { parsers })) progress.push(step);
     return { progress, hosts: await store.hosts('p'), sources: await store.sources('p') };
   };
   const threads = new ParserThreads(parserSetup(reader, limits), 2);
@@ -406,28 +407,65 @@ async function ingestWithProfiles(name: string, file: string) {
   return { stdout, threads: called.filter((profile) => profile.includes('/parser-thread.js')).length };
 }
 
-test.runIf(availableParallelism() > 1)('a file is read again without threads if one fails', async () => {
-  const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
-  const failed = sandbox.path('failed');
-  // Runs in every thread before its program.
-  const preload = sandbox.write(
-    'fail.cjs',
-    `const { isMainThread, parentPort } = require('node:worker_threads');
-    let tasks = 0;
-    if (!isMainThread) parentPort.on('message', () => {
-      if (++tasks < 3) return;
-      require('node:fs').writeFileSync(${JSON.stringify(failed)}, '');
-      throw Object.assign(new Error('out of memory'), { code: 'ERR_WORKER_OUT_OF_MEMORY' });
-    });`,
-  );
-  const program = [process.execPath, '--require', preload, PROGRAM] as const;
-  const args = ['ingest', '--data', sandbox.data, '--project', api.project, file];
-  const { status, stdout, stderr } = await sandbox.start(args, { program }).end();
-  expect(existsSync(failed)).toBe(true);
-  expect(stderr).not.toContain('cannot read');
-  expect(status).toBe(0);
-  expect(stdout).toMatch(/^accepted +19600$/m);
-  expect(stdout).toMatch(/^dropped +400$/m);
+describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
+  /** A program whose threads fail at their third chunk, and the file that shows it. */
+  function failingProgram(name: string) {
+    const failed = sandbox.path(`${name}.failed`);
+    // Runs in every thread before its program.
+    const preload = sandbox.write(
+      `${name}.cjs`,
+      `const { isMainThread, parentPort } = require('node:worker_threads');
+      let tasks = 0;
+      if (!isMainThread) parentPort.on('message', () => {
+        if (++tasks < 3) return;
+        require('node:fs').writeFileSync(${JSON.stringify(failed)}, '');
+        throw Object.assign(new Error('out of memory'), { code: 'ERR_WORKER_OUT_OF_MEMORY' });
+      });`,
+    );
+    return { failed, program: [process.execPath, '--require', preload, PROGRAM] as const };
+  }
+
+  test('a file is read again without threads, and standard input after it, too', async () => {
+    const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
+    const { failed, program } = failingProgram('file');
+    const args = ['ingest', '--data', sandbox.data, '--project', api.project, file, '-'];
+    const stdin = ndjson([{ time: NOW, host: 'stdin.example' }]).repeat(100);
+    const { status, stdout, stderr } = await sandbox.start(args, { program, stdin }).end();
+    expect(existsSync(failed)).toBe(true);
+    expect(stderr).not.toContain('cannot read');
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^accepted +19700$/m);
+    expect(stdout).toMatch(/^dropped +400$/m);
+  });
+
+  test('a named pipe ends with an error, and the next run counts the rest', async () => {
+    const pipe = sandbox.path('pipe');
+    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
+    const args = ['ingest', '--data', sandbox.data, '--project', api.project, pipe];
+    const block = Buffer.from(`${largeLog()}\n`);
+    const { failed, program } = failingProgram('pipe');
+    const first = sandbox.start(args, { program });
+    let blocks = 0;
+    // Until threads read it, however long they take to start.
+    const isWritten = pipeline(function* () {
+      while (!existsSync(failed)) {
+        blocks++;
+        yield block;
+      }
+    }, createWriteStream(pipe)).catch(({ code }: NodeJS.ErrnoException) => expect(code).toBe('EPIPE'));
+    const { status, stdout, stderr } = await first.end();
+    await isWritten;
+    expect(stderr).toContain(`${pipe}: a thread that reads log lines has ended; run the command again`);
+    expect(status).toBe(1);
+    const counted = Number(/^accepted +(\d+)$/m.exec(stdout)?.[1]);
+    expect(counted).toBeGreaterThan(0);
+
+    const second = sandbox.start(args);
+    await pipeline(Array<Buffer>(blocks).fill(block), createWriteStream(pipe));
+    const again = await second.end();
+    expect(again.status).toBe(0);
+    expect(counted + Number(/^accepted +(\d+)$/m.exec(again.stdout)?.[1])).toBe(3_920 * blocks);
+  });
 });
 
 test('threads can be closed while one waits for another that has failed', async () => {
@@ -436,13 +474,13 @@ test('threads can be closed while one waits for another that has failed', async 
   threads.start();
   await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
   const task = { length: 0, linesStart: 0, firstNumber: 1, now: NOW, after: null };
-  const beyondMemory = threads.parse({ ...task, memory: new ArrayBuffer(1), length: 2 });
-  const waiting = threads.parse({ ...task, memory: new ArrayBuffer(1) });
+  const beyondMemory = threads.parse({ ...task, content: new ArrayBuffer(1), length: 2 });
+  const waiting = threads.parse({ ...task, content: new ArrayBuffer(1) });
   await expect(beyondMemory).rejects.toThrow(ThreadFailed);
   await expect(waiting).rejects.toThrow(ThreadFailed);
   expect(threads.capacity(0)).toBe(0);
   await threads.close();
-  await expect(threads.parse({ ...task, memory: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
+  await expect(threads.parse({ ...task, content: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */

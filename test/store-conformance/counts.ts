@@ -280,6 +280,31 @@ export function countTests({ test, fresh, runs }: Suite): void {
     });
   });
 
+  test('an event that stands for several log records counts them all', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    const events: Event[] = [
+      { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, records: 9 },
+      { ...drawnAt(NOW), hostId: null, count: 7, records: 7 },
+      { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, records: 5 },
+    ];
+    expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
+      kind: 'appended',
+      beforeHorizon: 0,
+      withoutHost: 12,
+      unknownHosts: 5,
+    });
+    const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1] });
+    expect([...requests]).toEqual([10, 16]);
+    await store.prune(NOW);
+    expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
+    expect((await store.sources('p'))[0]).toMatchObject({
+      events: 21 + 16,
+      without_host: 12 + 7,
+      dropped: { too_old: 5 },
+    });
+  });
+
   test('an unknown category is an error that names it, and nothing of the batch is counted', async () => {
     const { store } = await fresh();
     const good = batch('p', [], [{ ...drawnAt(NOW), attack: 'sqli' }]);

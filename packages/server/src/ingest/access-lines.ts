@@ -53,7 +53,7 @@ export class AccessLines {
   /** The number of lines taken. */
   taken = 0;
 
-  /** Adds a record per line to `records`: the same object for all lines of one host and second. */
+  /** Adds one record to `records` for the lines of one host and second. */
   constructor(bytes: Buffer, records: LogRecord[], options: AccessLinesOptions) {
     this.#words = new Words(bytes);
     this.#records = records;
@@ -94,7 +94,7 @@ export class AccessLines {
     if (!canStartField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
     // CloudFront: a tab after a date, or after seconds or milliseconds.
     if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
-    const client = words.find(SPACE, start, end, OPENING_BRACKET) + 1;
+    const client = words.wordEnd(start, end) + 1;
     // AWS load balancers: the second field is a date.
     if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
     let ident = words.find(SPACE, client, end, OPENING_BRACKET) + 1;
@@ -119,6 +119,8 @@ export class AccessLines {
     const isHost = !isList && !isPlain && isDash(bytes, ident) && ident + 2 < opening;
     // No wrapper has a dash as its second field; mayBeHost excludes those with a dash as the third.
     if (!isPlain && !isHost && mayBeWrapped(bytes, start, client)) return false;
+    // The name of a host is checked once, not in every line (#linesOf).
+    if (!isHost && words.find(SPACE, start, end, OPENING_BRACKET) !== client - 1) return false;
     this.#hostEnd = isHost ? client - 1 : start;
     return true;
   }
@@ -135,7 +137,9 @@ export class AccessLines {
 
   #flush(lines: HostLines): void {
     const record = requestRecord(lines.time, lines.host);
-    for (let left = lines.lines; left > 0; left--) this.#records.push(record);
+    record.count = lines.lines;
+    record.records = lines.lines;
+    this.#records.push(record);
     lines.lines = 0;
   }
 
@@ -149,7 +153,7 @@ export class AccessLines {
    * whose name may be the beginning of a wrapper: checked here, once per host and not per line.
    */
   #linesOf(start: number, end: number): HostLines | null {
-    const hash = this.#words.hash(start, end);
+    const { hash } = this.#words;
     const known = this.#hosts.get(hash);
     if (known !== undefined) {
       const isSame = known.nameLength === end - start && this.#words.isSame(known.start, start, end - start);
@@ -170,7 +174,7 @@ export class AccessLines {
 
 /** False for the start of `2026-07-01T12:00:00Z nginx: - ...` and `123 <165>1 - ...`, which unwrap.ts handles. */
 function mayBeHost(name: string): boolean {
-  return !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
+  return /^[!-Z\\-~]+$/.test(name) && !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
 }
 
 /** Names and addresses begin with a digit, a letter, `_` or `:`. */

@@ -3,7 +3,7 @@ import { type AttackDetails, type Category, type DropReason, dropExample, networ
 import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
-import { type Line, LineBlock, lineEnd, lineText } from './lines.ts';
+import { endsWithLineEnd, type Line, LineBlock, lineEnd, lineText } from './lines.ts';
 import type { LineReader } from './reader.ts';
 
 /** Allows for wrong clocks and time zones. */
@@ -43,6 +43,8 @@ export interface ReadLines {
   examples: Partial<Record<DropReason, DropExample>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
+  /** In a block of lines; 0 for other lines. */
+  lineEnds: number;
 }
 
 /**
@@ -78,7 +80,13 @@ export class BatchReader {
   /** Like `read`, but yields after some lines, so that other work can run in between. */
   *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
     const now = this.now();
-    const read: ReadLines = { records: [], outcome: emptyOutcome(), examples: {}, hosts: new Map() };
+    const read: ReadLines = {
+      records: [],
+      outcome: emptyOutcome(),
+      examples: {},
+      hosts: new Map(),
+      lineEnds: 0,
+    };
     if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
@@ -137,6 +145,9 @@ export class BatchReader {
     access.end();
     if (access.taken > 0) outcome.formats.access = (outcome.formats.access ?? 0) + access.taken;
     outcome.requests += access.taken;
+    // Counting them once more would take a sixth of the time of an access line.
+    const lines = access.taken + others;
+    read.lineEnds = lines > 0 && !endsWithLineEnd(bytes) ? lines - 1 : lines;
   }
 
   #add(

@@ -35,6 +35,74 @@ async function* readChunks(
   }
 }
 
+/** A regular file that is not compressed: it can be read at any offset, also by other threads. */
+export class PlainFile implements AsyncIterable<Uint8Array> {
+  readonly #handle: FileHandle;
+  readonly #onRead: (bytes: number) => void;
+  /** The end of what was reported by `onRead`. */
+  #reported = 0;
+
+  private constructor(handle: FileHandle, onRead: (bytes: number) => void) {
+    this.#handle = handle;
+    this.#onRead = onRead;
+  }
+
+  /** Null if the file is compressed. */
+  static async open(path: string, onRead: (bytes: number) => void = () => {}): Promise<PlainFile | null> {
+    const file = new PlainFile(await open(path, 'r'), onRead);
+    try {
+      if (!isGzip(await file.read(0, 2))) return file;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    await file.close();
+    return null;
+  }
+
+  get fd(): number {
+    return this.#handle.fd;
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    return this.from(0);
+  }
+
+  /** Each chunk is valid until the next one. */
+  async *from(start: number): AsyncGenerator<Uint8Array> {
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    for (let position = start; ; ) {
+      const { bytesRead } = await this.#handle.read(buffer, 0, READ_BYTES, position);
+      if (bytesRead === 0) return;
+      position += bytesRead;
+      this.report(position);
+      yield buffer.subarray(0, bytesRead);
+    }
+  }
+
+  /** Fewer bytes if the file ends before. */
+  async read(position: number, length: number): Promise<Buffer> {
+    const buffer = Buffer.allocUnsafe(length);
+    let end = 0;
+    while (end < length) {
+      const { bytesRead } = await this.#handle.read(buffer, end, length - end, position + end);
+      if (bytesRead === 0) break;
+      end += bytesRead;
+    }
+    return buffer.subarray(0, end);
+  }
+
+  /** The file is read up to this offset. */
+  report(position: number): void {
+    if (position > this.#reported) this.#onRead(position - this.#reported);
+    this.#reported = Math.max(position, this.#reported);
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+}
+
 /** Decompresses a stream if it is gzip. */
 export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const input = new ByteReader(stream);

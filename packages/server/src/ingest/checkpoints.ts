@@ -39,7 +39,8 @@ export class Checkpoints {
   #links: BatchLink[] = [];
   /** The current chunk, which grows up to CHUNK_BYTES_MAX so that the chain of a followed file stays short. */
   #hash: Hash | ChunkDigests = chunkHash('');
-  #extendedHash = this.#hash;
+  /** The result of the last `extend`. */
+  #extended = { hash: this.#hash, summary: summaryOf(Buffer.alloc(0), false) };
   #bytes = 0;
   #id: string | null = null;
   #firstLineHash = '';
@@ -95,36 +96,43 @@ export class Checkpoints {
   }
 
   /**
-   * The ID and the link under which to append the next bytes, which extend the current chunk. Pass `digests` if these bytes
-   * are a whole chunk that no later bytes will extend.
+   * The ID and the link under which to append the next bytes, which extend the current chunk. Pass digests instead of bytes
+   * for a whole chunk that no later bytes will extend.
    */
-  extend(bytes: Buffer, readerState: string, digests?: ChunkDigests): { id: string; link: NewLink } {
+  extend(
+    bytes: Buffer | ChunkDigests,
+    readerState: string,
+  ): { id: string; link: NewLink; summary: ChunkSummary } {
     const before = this.beforeNext(bytes.length);
     if (before !== null && this.#id !== null) this.#begin(before, stateKey(this.#keyBefore, this.#hash));
-    this.#extendedHash = digests?.after === before ? digests : extended(this.#hash, bytes);
-    const digest = idOf(this.#extendedHash);
+    const hash = 'after' in bytes ? bytes : extended(this.#hash, bytes);
+    if ('after' in hash && hash.after !== before) throw new Error('the digests follow another chunk');
+    const summary = 'after' in bytes ? bytes : summaryOf(bytes, this.insideLine);
+    this.#extended = { hash, summary };
     const link = {
       after: this.#after,
       bytes: this.#bytes + bytes.length,
-      firstLineHash: this.#hasFirstLine ? this.#firstLineHash : firstLineHash(bytes),
-      readerState: encryptState(readerState, () => stateKey(this.#keyBefore, this.#extendedHash)),
+      firstLineHash: this.#hasFirstLine ? this.#firstLineHash : summary.firstLineHash,
+      readerState: encryptState(readerState, () => stateKey(this.#keyBefore, hash)),
       siblings: this.#siblings,
       replaces: this.#id ?? undefined,
     };
+    const digest = idOf(hash);
     // A flush of pending records has no new bytes, but needs a new ID.
-    return { id: bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`, link };
+    return { id: bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`, link, summary };
   }
 
   /** Must be called when the result of the last `extend` has been appended. */
-  advance(id: string, bytes: Buffer): void {
+  advance(id: string): void {
+    const { hash, summary } = this.#extended;
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
-    if (!this.#hasFirstLine) this.#firstLineHash = firstLineHash(bytes);
-    this.#hasFirstLine ||= hasContent(bytes);
-    this.#hash = this.#extendedHash;
-    this.#bytes += bytes.length;
-    this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
+    if (!this.#hasFirstLine) this.#firstLineHash = summary.firstLineHash;
+    this.#hasFirstLine ||= summary.hasContent;
+    this.#hash = hash;
+    this.#bytes += summary.length;
+    this.#flushes = summary.length > 0 ? 0 : this.#flushes + 1;
     this.#id = id;
-    this.insideLine = endsInsideLine(bytes, this.insideLine);
+    this.insideLine = summary.endsInsideLine;
   }
 
   #begin(after: string, key: Buffer): void {
@@ -172,8 +180,25 @@ export function rememberFirstLinks(store: Store, { project, source }: FileSource
   };
 }
 
+/** What a checkpoint needs of some bytes, besides their hash. */
+export interface ChunkSummary {
+  length: number;
+  firstLineHash: string;
+  hasContent: boolean;
+  endsInsideLine: boolean;
+}
+
+function summaryOf(bytes: Buffer, insideLine: boolean): ChunkSummary {
+  return {
+    length: bytes.length,
+    firstLineHash: firstLineHash(bytes),
+    hasContent: hasContent(bytes),
+    endsInsideLine: endsInsideLine(bytes, insideLine),
+  };
+}
+
 /** Everything that is computed from the bytes of a whole chunk, so that another thread can do it. */
-export interface ChunkDigests {
+export interface ChunkDigests extends ChunkSummary {
   /** The ID of the chunk before it. */
   after: string;
   id: string;
@@ -181,9 +206,10 @@ export interface ChunkDigests {
   state: Uint8Array;
 }
 
+/** Of bytes with a line end. */
 export function chunkDigests(after: string, bytes: Buffer): ChunkDigests {
   const hash = chunkHash(after).update(bytes);
-  return { after, id: idOf(hash), state: stateDigest(hash) };
+  return { ...summaryOf(bytes, false), after, id: idOf(hash), state: stateDigest(hash) };
 }
 
 function chunkHash(after: string): Hash {

@@ -1,4 +1,5 @@
 /** Reads chunks in other threads: what goes in and out of a thread, as plain data. */
+import { readSync } from 'node:fs';
 import { type AttackDetails, CATEGORIES, type Category, categoryNumber } from '../event.ts';
 import { BatchReader, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { Overrides } from './categories/classify.ts';
@@ -6,7 +7,7 @@ import { type ChunkDigests, chunkDigests } from './checkpoints.ts';
 import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
-import { countLineEnds, LineBlock } from './lines.ts';
+import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock, lineEndsBefore } from './lines.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
 /** Where the lines of a chunk are in its memory: after the rest of a line that was dropped for its length. */
@@ -17,9 +18,17 @@ export interface ChunkPlace {
   firstNumber: number;
 }
 
-/** The memory goes to the thread, and comes back with the result. */
+/** Where a thread reads a chunk itself. */
+export interface FilePart {
+  fd: number;
+  position: number;
+}
+
+/** Memory goes to the thread, and comes back with the result. */
+export type ChunkContent = ArrayBuffer | FilePart;
+
 export interface ChunkTask extends ChunkPlace {
-  memory: ArrayBuffer;
+  content: ChunkContent;
   now: number;
   /** The ID of the chunk before; null if that chunk is the previous task. */
   after: string | null;
@@ -27,7 +36,7 @@ export interface ChunkTask extends ChunkPlace {
 
 /** What a reader without a state makes of a chunk. */
 export interface ParsedChunk extends ChunkPlace {
-  memory: ArrayBuffer;
+  content: ChunkContent;
   lineEnds: number;
   digests: ChunkDigests;
   /** The state of the reader after the chunk. */
@@ -63,6 +72,8 @@ export class ChunkParser {
   readonly #options: ReaderOptions;
   readonly #reader: BatchReader;
   #now = 0;
+  /** For chunks of files. */
+  #memory: Buffer | null = null;
 
   constructor({ limits, format, host, zone, overrides, pattern }: ParserSetup) {
     this.#options = {
@@ -76,38 +87,49 @@ export class ChunkParser {
   }
 
   /** `after` is called when the lines have been read: the ID of the chunk before may not be known earlier. */
-  parse({ memory, length, linesStart, firstNumber, now }: ChunkTask, after: () => string): ParsedChunk {
+  parse({ content, length, linesStart, firstNumber, now }: ChunkTask, after: () => string): ParsedChunk {
     this.#now = now;
-    const bytes = Buffer.from(memory, 0, length);
+    const bytes = 'fd' in content ? this.#readFile(content, length) : Buffer.from(content, 0, length);
     const reader = createReader(this.#options);
     const block = new LineBlock(bytes.subarray(linesStart), firstNumber);
-    const { records, hosts, outcome, examples } = this.#reader.read(block, reader, 'nothing');
+    const read = this.#reader.read(block, reader, 'nothing');
     return {
-      memory,
+      content,
       length,
       linesStart,
       firstNumber,
-      lineEnds: countLineEnds(bytes),
+      lineEnds: lineEndsBefore(block, bytes) + read.lineEnds,
       digests: chunkDigests(after(), bytes),
       readerState: reader.state(),
-      records: packRecords(records, hosts),
-      outcome,
-      examples,
+      records: packRecords(read.records, read.hosts),
+      outcome: read.outcome,
+      examples: read.examples,
     };
+  }
+
+  /** Fails if the file has changed since the chunk was cut; the caller then reads the file again. */
+  #readFile({ fd, position }: FilePart, length: number): Buffer {
+    this.#memory ??= Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
+    const bytes = this.#memory.subarray(0, length);
+    for (let end = 0; end < length; ) {
+      const bytesRead = readSync(fd, bytes, end, length - end, position + end);
+      if (bytesRead === 0) throw new Error('the file was truncated');
+      end += bytesRead;
+    }
+    if (!endsWithLineEnd(bytes)) throw new Error('the file was overwritten');
+    return bytes;
   }
 }
 
 /** The lines that were read, with line numbers in the file. */
-export function readLines({ records, outcome, examples }: ParsedChunk, linesBefore: number): ReadLines {
+export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
+  const { records, outcome, examples, lineEnds } = parsed;
   for (const drop of outcome.first_drops) drop.line += linesBefore;
   const hosts = new Map(records.hosts.map((host) => [host, host]));
-  return { records: unpackRecords(records), hosts, outcome, examples };
+  return { records: unpackRecords(records), hosts, outcome, examples, lineEnds };
 }
 
-/**
- * Records as arrays, because objects take ten times as long to pass on. Access lines of one host and second share one
- * object, and are one entry.
- */
+/** Records as arrays, because objects take ten times as long to pass on. */
 export interface PackedRecords {
   times: Float64Array;
   /** FIELDS for each entry. */
@@ -117,8 +139,8 @@ export interface PackedRecords {
   details: AttackDetails[];
 }
 
-/** The fields of an entry: first the number of consecutive records that are this object. */
-const REPEATS = 0;
+/** The fields of an entry: first the number of access lines that it stands for, or ABSENT. */
+const RECORDS = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;
 /** REQUEST or 0, plus twice the code of the category. */
@@ -132,18 +154,15 @@ const REQUEST = 1;
 const ABSENT = -1;
 
 function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, string>): PackedRecords {
-  const runs = runsOf(records);
-  const times = new Float64Array(runs.length);
-  const fields = new Int32Array(FIELDS * runs.length);
+  const times = new Float64Array(records.length);
+  const fields = new Int32Array(FIELDS * records.length);
   const hostNumbers = new Map([...hosts.keys()].map((host, number) => [host, number]));
   const hostIds: string[] = [];
   const details: AttackDetails[] = [];
-  for (const [i, start] of runs.entries()) {
-    // The index is within the length.
-    const record = records[start] as LogRecord;
+  for (const [i, record] of records.entries()) {
     times[i] = record.time;
     const at = FIELDS * i;
-    fields[at + REPEATS] = (runs[i + 1] ?? records.length) - start;
+    fields[at + RECORDS] = record.records ?? ABSENT;
     fields[at + HOST] = ABSENT;
     if (record.hostId !== undefined) fields[at + HOST] = ABSENT - hostIds.push(record.hostId);
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
@@ -166,17 +185,12 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
     record.count = fields[at + COUNT] ?? 0;
+    const recordCount = fields[at + RECORDS] ?? ABSENT;
+    if (recordCount !== ABSENT) record.records = recordCount;
     if (detail !== ABSENT) record.details = details[detail];
-    for (let left = fields[at + REPEATS] ?? 0; left > 0; left--) records.push(record);
+    records.push(record);
   }
   return records;
-}
-
-/** The offsets at which another object begins. */
-function runsOf(records: readonly LogRecord[]): number[] {
-  const starts: number[] = [];
-  for (let i = 0; i < records.length; i++) if (i === 0 || records[i] !== records[i - 1]) starts.push(i);
-  return starts;
 }
 
 function categoryCode(attack: Category | null): number {

@@ -1,8 +1,8 @@
 /** Counts a file or stream once, from beginning to end. */
 import type { FollowedPath, Store } from '../store/store.ts';
 import type { Outcome, ReadLines } from './batch-reader.ts';
-import { ByteReader } from './byte-stream.ts';
-import { Checkpoints, type ChunkDigests, type FileSource, firstLineHash } from './checkpoints.ts';
+import { ByteReader, PlainFile } from './byte-stream.ts';
+import { Checkpoints, type ChunkDigests, type FileSource } from './checkpoints.ts';
 import { type ParsedChunk, readLines } from './chunk-parser.ts';
 import {
   CHUNK_BYTES_MAX,
@@ -13,12 +13,13 @@ import {
   LINE_BYTES_MAX,
   type Line,
   LineBlock,
+  lineEndsBefore,
   lineText,
   wholeLinesLength,
 } from './lines.ts';
 import type { ChunkParsers } from './parser-threads.ts';
 import type { Counted, NewBatch, Pipeline } from './pipeline.ts';
-import { ReadAhead } from './read-ahead.ts';
+import { FileChunks, ReadAhead, StreamChunks } from './read-ahead.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
 export interface FileIngest extends FileSource {
@@ -58,6 +59,7 @@ interface FileOptions {
   bytesLeft?: () => number;
 }
 
+/** `stream`: a PlainFile is closed at the end, and read by the threads themselves. */
 export async function* ingestFile(
   stream: AsyncIterable<Uint8Array>,
   ingest: FileIngest,
@@ -65,7 +67,10 @@ export async function* ingestFile(
   pipeline: Pipeline,
   { rotated, begin, stop, eager = false, parsers, bytesLeft = () => 0 }: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
-  const bytes = new ByteReader(stream);
+  const file = stream instanceof PlainFile ? stream : null;
+  let bytes = new ByteReader(stream);
+  /** Of the next bytes. */
+  let offset = 0;
   const checkpoints = new Checkpoints(store, ingest);
   const { project, source } = ingest;
   let reader = createReader(ingest.reader);
@@ -82,14 +87,15 @@ export async function* ingestFile(
   const isCutOff = () => rotated !== undefined && bytes.failure !== null;
 
   /** The lines have been read by `reader`. Uses the bytes at once. */
-  function count(chunk: Buffer, read: ReadLines, chunkLines: number, digests?: ChunkDigests): void {
-    const { id, link } = checkpoints.extend(chunk, reader.state(), digests);
-    const begins = !isBegun && hasContent(chunk);
-    const followed = begin && begins ? { followed: begin(firstLineHash(chunk)) } : {};
+  function count(chunk: Buffer | ChunkDigests, read: ReadLines, chunkLines: number): void {
+    const { id, link, summary } = checkpoints.extend(chunk, reader.state());
+    const begins = !isBegun && summary.hasContent;
+    const followed = begin && begins ? { followed: begin(summary.firstLineHash) } : {};
     isBegun ||= begins;
     // If the append fails, nothing more is read, so the position may already move on.
-    checkpoints.advance(id, chunk);
+    checkpoints.advance(id);
     const chunkBytes = chunk.length;
+    offset += chunkBytes;
     lines += chunkLines;
     const appending = appendInOrder(read, { project, source, id, link, ...followed });
     const counted = appending.then((result): FileProgress => {
@@ -101,21 +107,30 @@ export async function* ingestFile(
   }
 
   /** Counts a chunk that another thread has read, without knowing the state of the reader before it. */
-  function countParsed(parsed: ParsedChunk, ahead: ReadAhead): void {
-    const chunk = Buffer.from(parsed.memory, 0, parsed.length);
-    let read: ReadLines;
-    if (!reader.hasState) {
-      read = readLines(parsed, lines);
+  async function countParsed(parsed: ParsedChunk, ahead: ReadAhead): Promise<void> {
+    // Later bytes can extend a chunk only if it is the last one.
+    if (!reader.hasState && ahead.hasNext) {
       if (parsed.readerState !== '') reader = createReader(ingest.reader, parsed.readerState);
-    } else {
-      // The lines may continue earlier ones, so they are read again.
-      const block = new LineBlock(chunk.subarray(parsed.linesStart), lines + parsed.firstNumber);
-      read = pipeline.read(block, reader, 'nothing');
+      count(parsed.digests, readLines(parsed, lines), parsed.lineEnds);
+      return;
+    }
+    if (reader.hasState) {
+      // The lines may continue earlier ones.
       ahead.end();
       parsers?.pause();
     }
-    // Later bytes can extend a chunk only if it is the last one.
-    count(chunk, read, parsed.lineEnds, ahead.hasNext ? parsed.digests : undefined);
+    const chunk = await ahead.bytesOf(parsed);
+    const block = new LineBlock(chunk.subarray(parsed.linesStart), lines + parsed.firstNumber);
+    count(chunk, pipeline.read(block, reader, 'nothing'), parsed.lineEnds);
+  }
+
+  function startReadingAhead(): ReadAhead | null {
+    const capacity = parsers?.capacity(bytesLeft()) ?? 0;
+    if (parsers === undefined || capacity === 0) return null;
+    const { insideLine } = checkpoints;
+    const source =
+      file === null ? new StreamChunks(bytes, insideLine, parsers) : new FileChunks(file, offset, insideLine);
+    return new ReadAhead(source, checkpoints, parsers, capacity, pipeline.now);
   }
 
   /** Waits for batches until few enough are under way, or for all. */
@@ -151,6 +166,7 @@ export async function* ingestFile(
       if (known === null) break;
       const chunkLines = countLineEnds(known.bytes);
       lines += chunkLines;
+      offset += known.bytes.length;
       bytes.take(known.bytes.length);
       reader = createReader(ingest.reader, known.readerState);
       isBegun ||= hasContent(known.bytes);
@@ -167,10 +183,7 @@ export async function* ingestFile(
         return;
       }
       // Other threads do not know the lines before a chunk, so the reader must not need them.
-      if (parsers && ahead === null && !eager && !reader.hasState) {
-        const capacity = parsers.capacity(bytesLeft());
-        if (capacity > 0) ahead = new ReadAhead(bytes, checkpoints, parsers, capacity, pipeline.now);
-      }
+      if (ahead === null && !eager && !reader.hasState) ahead = startReadingAhead();
       let parsed: ParsedChunk | null = null;
       try {
         parsed = (await ahead?.next()) ?? null;
@@ -180,9 +193,13 @@ export async function* ingestFile(
         throw error;
       }
       if (ahead && parsed) {
-        countParsed(parsed, ahead);
+        await countParsed(parsed, ahead);
         yield* counted('for some');
         continue;
+      }
+      if (ahead !== null && file !== null) {
+        await bytes.close();
+        bytes = new ByteReader(file.from(offset));
       }
       ahead = null;
       const chunk = nextChunk(
@@ -193,7 +210,8 @@ export async function* ingestFile(
       );
       const isLast = chunk.bytes.length === 0;
       const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing');
-      if (!isLast || !isEmpty(read)) count(chunk.bytes, read, countLineEnds(chunk.bytes));
+      if (!isLast || !isEmpty(read))
+        count(chunk.bytes, read, lineEndsBefore(chunk.lines, chunk.bytes) + read.lineEnds);
       bytes.take(chunk.bytes.length);
       yield* counted('for some');
       if (!isLast) continue;
@@ -207,6 +225,7 @@ export async function* ingestFile(
     await ahead?.stop();
     await Promise.allSettled([...counting.map((batch) => batch.counted), handedOver]);
     await bytes.close();
+    await file?.close();
   }
 }
 

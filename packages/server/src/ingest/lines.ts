@@ -10,7 +10,7 @@ export const CHUNK_BYTES_MAX = LINE_BYTES_MAX;
 /** Bounds the transaction of a pushed chunk: about 50 ms if each line has a different host and minute. */
 export const CHUNK_LINES_MAX = 2_048;
 
-const NEWLINE = 0x0a;
+export const NEWLINE = 0x0a;
 const NUL = 0x00;
 const CARRIAGE_RETURN = 0x0d;
 const HASH_SIGN = 0x23;
@@ -35,6 +35,10 @@ export function countLineEnds(bytes: Buffer): number {
   let lines = 0;
   for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) lines++;
   return lines;
+}
+
+export function endsWithLineEnd(bytes: Buffer): boolean {
+  return bytes[bytes.length - 1] === NEWLINE;
 }
 
 /**
@@ -147,6 +151,11 @@ export function cutLines(
   return { bytes: window, lines: [{ number: firstNumber, text: null }] };
 }
 
+/** Line ends in the bytes before the lines: 1 after the rest of a line that was dropped for its length. */
+export function lineEndsBefore(lines: Iterable<Line>, bytes: Buffer): number {
+  return lines instanceof LineBlock ? countLineEnds(bytes.subarray(0, bytes.length - lines.bytes.length)) : 0;
+}
+
 export interface Chunk {
   /** Counted from 0. */
   index: number;
@@ -215,15 +224,38 @@ export class Chunker {
 const ONES = 0x01010101;
 const HIGH_BITS = 0x80808080 | 0;
 const ASCII_MAX = 0x7f;
+const SPACE = 0x20;
 
-/** Bytes searched four at a time and compared eight at a time: an access line takes 185 ns at most instead of 280. */
+/**
+ * Bytes searched four at a time and compared eight at a time, in the byte order of the processors, with one pass for the
+ * end of a word and its hash: an access line takes 168 ns, byte by byte 280.
+ */
 export class Words {
   readonly bytes: Buffer;
   readonly #view: DataView;
+  /** Of the last word that `wordEnd` found. */
+  hash = 0;
 
   constructor(bytes: Buffer) {
     this.bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+
+  /** The offset of the first space, or -1 if it is absent or in the last three bytes before `end`. Sets `hash`. */
+  wordEnd(start: number, end: number): number {
+    const view = this.#view;
+    let hash = 0;
+    for (let at = start; at + 4 <= end; at += 4) {
+      const word = view.getInt32(at, true);
+      const spaces = zeroBytes(word ^ (SPACE * ONES));
+      if (spaces !== 0) {
+        const bits = 24 - Math.clz32(spaces & -spaces);
+        this.hash = (Math.imul(hash, 31) + (word & ((1 << bits) - 1))) | 0;
+        return at + (bits >> 3);
+      }
+      hash = (Math.imul(hash, 31) + word) | 0;
+    }
+    return -1;
   }
 
   /** The offset of an ASCII byte, or -1 if it is absent, or after `stop` or a byte that is not ASCII. */
@@ -234,9 +266,8 @@ export class Words {
     let at = from;
     for (; at + 4 <= end; at += 4) {
       const word = view.getInt32(at, true);
-      if ((word & HIGH_BITS) !== 0) return -1;
       const zeros = zeroBytes(word ^ wanted);
-      const all = zeros | zeroBytes(word ^ stops);
+      const all = zeros | zeroBytes(word ^ stops) | (word & HIGH_BITS);
       if (all === 0) continue;
       const first = all & -all;
       return (first & zeros) === 0 ? -1 : at + ((31 - Math.clz32(first)) >> 3);
@@ -249,15 +280,6 @@ export class Words {
     return -1;
   }
 
-  hash(start: number, end: number): number {
-    const view = this.#view;
-    let hash = end - start;
-    let at = start;
-    for (; at + 4 <= end; at += 4) hash = (Math.imul(hash, 31) + view.getInt32(at)) | 0;
-    for (; at < end; at++) hash = (Math.imul(hash, 31) + view.getUint8(at)) | 0;
-    return hash;
-  }
-
   /**
    * Whether the bytes at two offsets are the same, compared as numbers of eight bytes. Exact if both are ASCII, or one is
    * ASCII without NUL bytes: only -0 and NaN compare differently from their bytes.
@@ -266,8 +288,8 @@ export class Words {
     const view = this.#view;
     const last = length - 8;
     for (let i = 0; i < last; i += 8)
-      if (view.getFloat64(one + i) !== view.getFloat64(other + i)) return false;
-    if (last >= 0) return view.getFloat64(one + last) === view.getFloat64(other + last);
+      if (view.getFloat64(one + i, true) !== view.getFloat64(other + i, true)) return false;
+    if (last >= 0) return view.getFloat64(one + last, true) === view.getFloat64(other + last, true);
     for (let i = 0; i < length; i++) if (view.getUint8(one + i) !== view.getUint8(other + i)) return false;
     return true;
   }

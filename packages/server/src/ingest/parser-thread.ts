@@ -1,7 +1,7 @@
 /** The program of a thread of parser-threads.ts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ChunkParser, type ChunkTask } from './chunk-parser.ts';
-import { LastId, type ThreadData } from './parser-threads.ts';
+import { LastId, type ThreadData, transferable } from './parser-threads.ts';
 
 const { setup, lastId } = workerData as ThreadData;
 const parser = new ChunkParser(setup);
@@ -13,7 +13,7 @@ parentPort?.on('message', (task: ChunkTask & { number: number }) => {
     return task.after ?? before;
   });
   chain.set(task.number, parsed.digests.id);
-  const { memory, records } = parsed;
-  parentPort?.postMessage(parsed, [memory, records.times.buffer, records.fields.buffer] as ArrayBuffer[]);
+  // Records are copied: once a thread gives an array away, V8 checks all arrays for it at every access.
+  parentPort?.postMessage(parsed, transferable(parsed));
 });
 parentPort?.postMessage('ready');

@@ -1,6 +1,6 @@
 /** Threads that read chunks of log files, so that all cores take part in a large ingest (docs/decisions/0029). */
 import { Worker } from 'node:worker_threads';
-import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
+import type { ChunkContent, ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
 /**
@@ -31,7 +31,7 @@ export interface ChunkParsers {
   /** Results could not be used: there is no capacity for the next chunks. */
   pause(): void;
   takeMemory(): ArrayBuffer;
-  /** The memory belongs to the parser until the promise resolves. Chunks must be passed in their order. */
+  /** Memory belongs to the parser until the promise resolves. Chunks must be passed in their order. */
   parse(task: ChunkTask): Promise<ParsedChunk>;
   returnMemory(memory: ArrayBuffer): void;
 }
@@ -106,7 +106,7 @@ export class ParserThreads implements ChunkParsers {
     const { worker, tasks } = this.#threads[number % this.#threads.length] as Thread;
     return new Promise((resolve, reject) => {
       tasks.push({ resolve, reject });
-      worker.postMessage({ ...task, number }, [task.memory]);
+      worker.postMessage({ ...task, number }, transferable(task));
     });
   }
 
@@ -133,6 +133,11 @@ export class ParserThreads implements ChunkParsers {
     this.#failure ??= new ThreadFailed('a thread that reads log lines has ended', { cause });
     for (const { tasks } of this.#threads) for (const { reject } of tasks.splice(0)) reject(this.#failure);
   }
+}
+
+/** What a message passes on. */
+export function transferable({ content }: { content: ChunkContent }): ArrayBuffer[] {
+  return 'fd' in content ? [] : [content];
 }
 
 const ID_LENGTH = 64;

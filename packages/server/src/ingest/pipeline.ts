@@ -1,7 +1,7 @@
 /** From log lines to counted events: read them, resolve their hosts, append. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BoundedCache } from '../cache.ts';
-import { type Event, normalHostname } from '../event.ts';
+import { countRecords, type Event, normalHostname } from '../event.ts';
 import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
 import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';
@@ -42,21 +42,15 @@ export class Pipeline extends BatchReader {
   /** Turns records into events. Each batch resolves its host names again, so that new or renamed hosts take effect. */
   async resolve({ records, outcome, hosts }: ReadLines, project: string): Promise<readonly Event[]> {
     const ids = await this.#hostIds(project, hosts);
-    let last: LogRecord | null = null;
-    let isUnregistered = false;
     for (let i = 0; i < records.length; i++) {
       if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
       // The index is within the length.
       const record = records[i] as LogRecord;
-      if (record !== last) {
-        const { host, hostId } = record;
-        const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
-        isUnregistered = id === null && host !== undefined;
-        // The record itself becomes the event: a new object per line would take a tenth of the time.
-        Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
-        last = record;
-      }
-      if (isUnregistered) outcome.unregistered_host++;
+      const { host, hostId } = record;
+      const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
+      if (id === null && host !== undefined) outcome.unregistered_host += record.records ?? 1;
+      // The record itself becomes the event: a new object per line would take a tenth of the time.
+      Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
     }
     return records as readonly LogRecord[] as readonly Event[];
   }
@@ -78,7 +72,7 @@ export class Pipeline extends BatchReader {
       dropped: outcome.dropped,
       examples: this.keepsExamples() ? examples : null,
     });
-    return toCounted(outcome, events.length, appended);
+    return toCounted(outcome, countRecords(events), appended);
   }
 
   /** Other processes may add sources at the same time, so a project can slightly exceed the limit. */
@@ -145,9 +139,9 @@ const PROJECTS_MAX = 1_000;
 const RECORDS_PER_TURN = 20_000;
 const NAMES_PER_TURN = 5_000;
 
-function toCounted(outcome: Outcome, events: number, appended: Appended): Counted {
+function toCounted(outcome: Outcome, records: number, appended: Appended): Counted {
   if (appended.kind !== 'appended') return appended;
-  outcome.accepted = events - appended.beforeHorizon;
+  outcome.accepted = records - appended.beforeHorizon;
   outcome.without_host = appended.withoutHost;
   // Events before the horizon were resolved too, but not counted.
   outcome.unregistered_host = Math.min(

@@ -1,19 +1,21 @@
 /** Reading chunks in other threads gives the same result as reading them one after the other, for any bytes. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
-import { decompress } from './byte-stream.ts';
+import { decompress, PlainFile } from './byte-stream.ts';
 import { ChunkParser, type ChunkTask, type ParsedChunk, parserSetup } from './chunk-parser.ts';
 import { type FileProgress, ingestFile } from './file.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { ianaZone } from './formats/time-zone.ts';
 import { CHUNK_BYTES_MAX, LINE_BYTES_MAX } from './lines.ts';
-import type { ChunkParsers } from './parser-threads.ts';
+import { type ChunkParsers, transferable } from './parser-threads.ts';
 import { type Limits, Pipeline } from './pipeline.ts';
 import type { ReaderOptions } from './reader.ts';
 
@@ -59,12 +61,12 @@ class TestParsers implements ChunkParsers {
 
   async parse(task: ChunkTask): Promise<ParsedChunk> {
     this.chunks++;
-    const received = structuredClone(task, { transfer: [task.memory] });
+    const received = structuredClone(task, { transfer: transferable(task) });
     const parsed = this.#parser.parse(received, () => received.after ?? this.#lastId);
     this.#lastId = parsed.digests.id;
     const delay = this.#delays[this.#tasks++ % this.#delays.length] ?? 0;
     for (let turn = 0; turn < delay; turn++) await nextTurn();
-    return structuredClone(parsed, { transfer: [parsed.memory] });
+    return structuredClone(parsed, { transfer: transferable(parsed) });
   }
 }
 
@@ -72,15 +74,33 @@ interface Run {
   store?: Store;
   reader?: ReaderOptions;
   parsers?: ChunkParsers;
-  gzip?: boolean;
+  from?: 'stream' | 'gzip' | 'file';
 }
 
-async function run(content: Buffer, { store = memoryStore(() => NOW), reader = AUTO, parsers, gzip }: Run) {
+const directory = mkdtempSync(join(tmpdir(), 'wafstat-read-ahead-'));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+async function open(content: Buffer, from: Run['from']): Promise<AsyncIterable<Uint8Array>> {
+  if (from === 'gzip') return decompress(inParts(gzipSync(content, { level: 1 })));
+  if (from !== 'file') return inParts(content);
+  const path = join(directory, 'file.log');
+  writeFileSync(path, content);
+  return (await PlainFile.open(path)) ?? decompress(inParts(content));
+}
+
+async function run(
+  content: Buffer,
+  { store = memoryStore(() => NOW), reader = AUTO, parsers, from }: Run,
+  onProgress: () => void = () => {},
+) {
   const pipeline = new Pipeline(store, LIMITS, () => NOW);
   const ingest = { project: 'p', source: { name: 's', format: reader.format }, reader };
-  const stream = gzip ? decompress(inParts(gzipSync(content, { level: 1 }))) : inParts(content);
+  const stream = await open(content, from);
   const progress: FileProgress[] = [];
-  for await (const step of ingestFile(stream, ingest, store, pipeline, { parsers })) progress.push(step);
+  for await (const step of ingestFile(stream, ingest, store, pipeline, { parsers })) {
+    progress.push(step);
+    onProgress();
+  }
   return progress;
 }
 
@@ -111,7 +131,7 @@ async function contentOf(store: Store) {
 async function expectSame(content: Buffer, options: Run, capacity: number, delays: readonly number[]) {
   const [plain, parallel] = [memoryStore(() => NOW), memoryStore(() => NOW)];
   const parsers = new TestParsers(options.reader ?? AUTO, capacity, delays);
-  const expected = await run(content, { ...options, store: plain });
+  const expected = await run(content, { ...options, store: plain, from: 'stream' });
   const progress = await run(content, { ...options, store: parallel, parsers });
   // As text, because the order of formats and reasons is visible to the user.
   expect(JSON.stringify(progress)).toBe(JSON.stringify(expected));
@@ -194,52 +214,60 @@ const content = (line: fc.Arbitrary<Buffer>) =>
     });
 const capacities = fc.integer({ min: 1, max: 6 });
 const delays = fc.array(fc.nat(9), { minLength: 1, maxLength: 5 });
+const origins = fc.constantFrom('stream' as const, 'gzip' as const, 'file' as const, 'file' as const);
 
 describe('chunks that are read ahead count the same', () => {
-  test('for lines that need no state, all but the last chunk are read ahead', async () => {
-    const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 7}.example`, 5_000 + i));
-    const { chunks, pauses, expected } = await expectSame(
-      Buffer.from(`${lines.join('\n')}\n`),
-      {},
-      4,
-      [9, 0, 4],
-    );
-    expect(chunks).toBe(expected.length - 1);
-    expect(chunks).toBeGreaterThan(4);
-    expect(pauses).toBe(0);
-  });
+  test.each(['stream', 'file'] as const)(
+    'for lines that need no state, all but the last chunk are read ahead from a %s',
+    async (from) => {
+      const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 7}.example`, 5_000 + i));
+      const { chunks, pauses, expected } = await expectSame(
+        Buffer.from(`${lines.join('\n')}\n`),
+        { from },
+        4,
+        [9, 0, 4],
+      );
+      expect(chunks).toBe(expected.length - 1);
+      expect(chunks).toBeGreaterThan(4);
+      expect(pauses).toBe(0);
+    },
+  );
 
-  test('for any lines, plain or compressed', async () => {
+  test('for any lines, from a stream or a file', async () => {
     await fc.assert(
       fc.asyncProperty(
         content(anyLine),
         capacities,
         delays,
-        fc.boolean(),
-        async (bytes, capacity, turns, gzip) => {
-          await expectSame(bytes, { gzip }, capacity, turns);
+        origins,
+        async (bytes, capacity, turns, from) => {
+          await expectSame(bytes, { from }, capacity, turns);
         },
       ),
-      { numRuns: scaled(40) },
+      { numRuns: scaled(50) },
     );
   });
 
-  test('after a line that later lines depend on, and before the next of its kind', async () => {
-    const parts = FIXTURE_LINES.map((line) => line.toString('latin1'));
-    const filler = Array.from({ length: 300 }, (_, i) => access('a.example', 10_000 + i));
-    const lines = [...filler, ...parts, ...filler, ...parts, ...filler];
-    const bytes = Buffer.from(lines.join('\n'), 'latin1');
-    const { chunks, pauses, expected } = await expectSame(bytes, {}, 3, [0, 5]);
-    // The state stays, so only chunks that were under way are read in vain.
-    expect(chunks).toBeLessThan(expected.length - 1);
-    expect(pauses).toBeGreaterThan(0);
-  });
+  test.each(['stream', 'file'] as const)(
+    'after a line in a %s that later lines depend on, and before the next of its kind',
+    async (from) => {
+      const parts = FIXTURE_LINES.map((line) => line.toString('latin1'));
+      const filler = Array.from({ length: 300 }, (_, i) => access('a.example', 10_000 + i));
+      const lines = [...filler, ...parts, ...filler, ...parts, ...filler];
+      const bytes = Buffer.from(lines.join('\n'), 'latin1');
+      const { chunks, pauses, expected } = await expectSame(bytes, { from }, 3, [0, 5]);
+      // The state stays, so only chunks that were under way are read in vain.
+      expect(chunks).toBeLessThan(expected.length - 1);
+      expect(pauses).toBeGreaterThan(0);
+    },
+  );
 
   test('for native blocks that continue in the next chunk', async () => {
     const block = readFileSync(new URL('modsecurity2-native.log', FIXTURES), 'latin1');
     const filler = access('a.example', 262_100);
     const lines = Array.from({ length: 12 }, () => `${filler}\n${filler}\n${filler}\n${block.trimEnd()}`);
-    await expectSame(Buffer.from(lines.join('\n'), 'latin1'), {}, 3, [0, 5]);
+    for (const from of ['stream', 'file'] as const)
+      await expectSame(Buffer.from(lines.join('\n'), 'latin1'), { from }, 3, [0, 5]);
   });
 
   test.each<[string, ReaderOptions, (i: number) => string]>([
@@ -277,7 +305,8 @@ describe('chunks that are read ahead count the same', () => {
         capacities,
         delays,
         fc.array(fc.tuple(fc.nat(6), fc.boolean()), { minLength: 1, maxLength: 3 }),
-        async (bytes, capacity, turns, crashes) => {
+        origins,
+        async (bytes, capacity, turns, crashes, from) => {
           const store = memoryStore(() => NOW);
           for (const [appends, isParallel] of crashes) {
             let left = appends;
@@ -289,12 +318,12 @@ describe('chunks that are read ahead count the same', () => {
               },
             };
             const parsers = isParallel ? new TestParsers(AUTO, capacity, turns) : undefined;
-            await run(bytes, { store: failing, ...(parsers && { parsers }) }).catch(({ message }) =>
+            await run(bytes, { store: failing, from, ...(parsers && { parsers }) }).catch(({ message }) =>
               expect(message).toBe('crash'),
             );
             expect(parsers?.underWay ?? 0).toBe(0);
           }
-          await run(bytes, { store, parsers: new TestParsers(AUTO, capacity, turns) });
+          await run(bytes, { store, from, parsers: new TestParsers(AUTO, capacity, turns) });
           const plain = memoryStore(() => NOW);
           await run(bytes, { store: plain });
           // The last chunk of a run may be extended, but not that of an earlier run.
@@ -317,7 +346,7 @@ test('a thread that fails ends the run, and the next run counts the rest', async
     capacity: () => 2,
     pause: () => parsers.pause(),
     takeMemory: () => parsers.takeMemory(),
-    returnMemory: (memory) => parsers.returnMemory(memory),
+    returnMemory: (returned) => parsers.returnMemory(returned),
     parse: (task) => (left-- > 0 ? parsers.parse(task) : Promise.reject(new Error('out of memory'))),
   };
   await expect(run(bytes, { store, parsers: failing })).rejects.toThrow('out of memory');
@@ -325,6 +354,30 @@ test('a thread that fails ends the run, and the next run counts the rest', async
   const [source] = await store.sources('p');
   expect(source).toMatchObject({ events: 1_000, dropped: {} });
 });
+
+test.each(['truncated', 'overwritten'])(
+  'a file that is %s while threads read it is not counted wrongly',
+  async (how) => {
+    const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
+    const bytes = Buffer.from(`${lines.join('\n')}\n`);
+    const store = memoryStore(() => NOW);
+    let left = 2;
+    const change = () => {
+      if (left-- > 0) return;
+      const path = join(directory, 'file.log');
+      if (how === 'truncated') truncateSync(path, 2_500_000);
+      else writeFileSync(path, Buffer.alloc(bytes.length, 'x'), { flag: 'r+' });
+    };
+    const parsers = new TestParsers(AUTO, 4, [3]);
+    await run(bytes, { store, from: 'file', parsers }, change).catch((error) => {
+      expect(error.message).toMatch(/^the file was (truncated|overwritten)/);
+    });
+    // Whatever was counted is the beginning of the file, and is not counted again.
+    await run(bytes, { store, from: 'file', parsers: new TestParsers(AUTO, 4, [3]) });
+    const [source] = await store.sources('p');
+    expect(source).toMatchObject({ events: 1_000 });
+  },
+);
 
 test('a failure to read ahead is reported when it is the turn of the chunk', async () => {
   const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));

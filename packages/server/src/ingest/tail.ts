@@ -139,15 +139,15 @@ export class Tail {
     const reader = createReader(ingest.reader, progress.reader.state());
     const read = pipeline.read(lines, reader, flush);
     if (bytes.length === 0 && isEmpty(read)) return true;
-    const { id, link } = progress.checkpoints.extend(bytes, reader.state());
+    const { id, link, summary } = progress.checkpoints.extend(bytes, reader.state());
     const result = await pipeline.count(read, {
       project: ingest.project,
       source: ingest.source,
       id,
       link,
       // Holes and headers are the same in every file.
-      ...(progress.firstLineHash === null && hasContent(bytes)
-        ? { followed: begin(firstLineHash(bytes)) }
+      ...(progress.firstLineHash === null && summary.hasContent
+        ? { followed: begin(summary.firstLineHash) }
         : {}),
     });
     if (result.kind !== 'counted') {
@@ -155,7 +155,7 @@ export class Tail {
       await this.locate(true);
       return false;
     }
-    progress.checkpoints.advance(id, bytes);
+    progress.checkpoints.advance(id);
     progress.reader = reader;
     advance(progress, bytes);
     counted(result.outcome);

@@ -1,5 +1,5 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import { dayOf, isLinkCurrent } from './batches.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
@@ -122,15 +122,15 @@ export function memoryStore(now: () => number = Date.now): Store {
         hosts: [],
       };
       const reported = assigned.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
-      const withoutHost = assigned.length - reported.length;
+      const withoutHost = countRecords(assigned.filter(({ hostId }) => hostId === null));
       const updated = updateSource(source, batch, counted, withoutHost);
       updated.hosts = [...new Set([...source.hosts, ...reported])].sort();
       project.sources = [...project.sources.filter((candidate) => candidate.name !== name), updated];
       return {
         kind: 'appended',
-        beforeHorizon: batch.events.length - counted.length,
+        beforeHorizon: countRecords(batch.events) - countRecords(counted),
         withoutHost,
-        unknownHosts: counted.filter(({ hostId }) => hostId !== null && !known.has(hostId)).length,
+        unknownHosts: countRecords(counted.filter(({ hostId }) => hostId !== null && !known.has(hostId))),
       };
     },
 

@@ -28,11 +28,7 @@ export function countByMinute(events: readonly Event[]): Map<number, Map<string,
 /** Packed cells by minute and host. */
 function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>> {
   const minutes = new Map<number, Map<string, number[]>>();
-  for (let start = 0, end = 0; start < events.length; start = end) {
-    const event = events[start] as Event;
-    // Consecutive access lines of one host and second share one event object, which is processed once.
-    end = start + 1;
-    while (end < events.length && events[end] === event) end++;
+  for (const event of events) {
     const { time, hostId, count } = event;
     if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`an event has the count ${count}`);
     const minute = Math.floor(time / MINUTE_MS);
@@ -48,16 +44,12 @@ function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>
       cells = [];
       hosts.set(host, cells);
     }
-    const atOnce = Math.floor(EVENT_COUNT_MAX / count);
-    for (let left = end - start; left > 0; left -= atOnce) {
-      const n = count * Math.min(left, atOnce);
-      if (event.request) cells.push(packCell(cellCode(REQUESTS, cell), n));
-      if (event.attack !== null) {
-        const category = storedCategory(event.attack);
-        cells.push(packCell(cellCode(FIRST_CATEGORY + category, cell), n));
-        if (event.details?.blocked === true)
-          cells.push(packCell(cellCode(FIRST_BLOCKED + category, cell), n));
-      }
+    if (event.request) cells.push(packCell(cellCode(REQUESTS, cell), count));
+    if (event.attack !== null) {
+      const category = storedCategory(event.attack);
+      cells.push(packCell(cellCode(FIRST_CATEGORY + category, cell), count));
+      if (event.details?.blocked === true)
+        cells.push(packCell(cellCode(FIRST_BLOCKED + category, cell), count));
     }
   }
   return minutes;

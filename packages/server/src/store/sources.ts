@@ -1,5 +1,5 @@
 /** The records of log sources, which all stores update in the same way, so that they report the same. */
-import type { Event } from '../event.ts';
+import { countRecords, type Event } from '../event.ts';
 import { type Batch, mergeFormats, NO_SOURCE, type ProjectSources, type Source } from './store.ts';
 
 /** A source without events. Also the defaults for fields that records of older releases lack. */
@@ -25,19 +25,16 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };
   for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
-  drop('too_old', batch.events.length - counted.length);
-  updated.events += counted.length;
+  const records = countRecords(counted);
+  drop('too_old', countRecords(batch.events) - records);
+  updated.events += records;
   updated.without_host += withoutHost;
   if (counted.length === 0) return updated;
   let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
   let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
-  let previous: Event | null = null;
-  for (const event of counted) {
-    // Consecutive access lines of one host and second share one event object.
-    if (event === previous) continue;
-    previous = event;
-    if (event.time < first) first = event.time;
-    if (event.time > last) last = event.time;
+  for (const { time } of counted) {
+    if (time < first) first = time;
+    if (time > last) last = time;
   }
   updated.first_seen = first;
   updated.last_seen = last;

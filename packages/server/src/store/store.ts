@@ -314,10 +314,7 @@ export interface Batch {
   link?: NewLink;
   /** New state of the followed path of the file. Stored if and only if the batch is counted. */
   followed?: FollowedPath;
-  /**
-   * An event with an unregistered `hostId` counts as one without a host. The same object may appear many times, for
-   * example for the access lines of one host in one second: it counts each time.
-   */
+  /** An event with an unregistered `hostId` counts as one without a host. */
   events: readonly Event[];
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;

@@ -5,7 +5,7 @@ import { ID_PATTERN, normalHostname } from '../../event.ts';
 import { valueAt } from '../../json-path.ts';
 import { printable } from '../../printable.ts';
 import { type Io, UserError } from '../command.ts';
-import { httpFetch } from './http-fetch.ts';
+import { type HttpResponse, httpFetch } from './http-fetch.ts';
 import type { Connection, Credentials } from './profiles.ts';
 
 /** IDs of projects, and those of hosts unless they were chosen by hand. */
@@ -96,7 +96,7 @@ async function findProject(
 
 interface IdentityResponse {
   status: number;
-  headers: Headers;
+  headers: HttpResponse['headers'];
   /** Undefined if it is not JSON. */
   body: unknown;
 }

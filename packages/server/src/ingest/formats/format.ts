@@ -42,6 +42,8 @@ export interface LogRecord {
   request: boolean;
   attack: Category | null;
   count: number;
+  /** As in Event. */
+  records?: number | undefined;
   /** Attacks only. Built by attackDetails(). */
   details?: AttackDetails | undefined;
   /** Why the attack is in its category. */

@@ -89,8 +89,7 @@ const RECORD_WEIGHT = 24;
 export function weighBatch({ events }: Batch): number {
   const minutes = new Map<string | null, number>();
   let records = 0;
-  for (let start = 0; start < events.length; start = endOfRun(events, start)) {
-    const { time, hostId } = events[start] as Event;
+  for (const { time, hostId } of events) {
     const minute = Math.floor(time / EXACT.cellsPerChunk);
     if (minutes.get(hostId) === minute) continue;
     minutes.set(hostId, minute);
@@ -120,25 +119,23 @@ function appendBatch(
   let withoutHost = 0;
   let unknownHosts = 0;
   let beforeHorizon = 0;
-  for (let start = 0, end = 0; start < batch.events.length; start = end) {
-    end = endOfRun(batch.events, start);
-    const event = batch.events[start] as Event;
-    const times = end - start;
+  for (const event of batch.events) {
+    const { records = 1 } = event;
     if (event.time < horizon) {
-      beforeHorizon += times;
+      beforeHorizon += records;
       continue;
     }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
     if (scope === null) {
-      withoutHost += times;
-      if (event.hostId !== null) unknownHosts += times;
+      withoutHost += records;
+      if (event.hostId !== null) unknownHosts += records;
     }
     if (event.time > latest) latest = event.time;
-    group.add(event, times, project.scope, scope);
+    group.add(event, project.scope, scope);
     const { attack, details, hostId, count } = event;
     if (attack === null || details === undefined) continue;
     const owner = { id: batch.project, scope: project.scope };
-    lists.add({ time: event.time, attack, details }, count * times, owner, scope === null ? null : hostId);
+    lists.add({ time: event.time, attack, details }, count, owner, scope === null ? null : hostId);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 
@@ -158,13 +155,6 @@ function appendBatch(
     putBatch(schema, source.number, link ? { id, day, link } : { id, day });
   }
   return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
-}
-
-/** Consecutive access lines of one host and second share one event object, which is processed once. */
-function endOfRun(events: readonly Event[], start: number): number {
-  let end = start + 1;
-  while (end < events.length && events[end] === events[start]) end++;
-  return end;
 }
 
 export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {
@@ -268,37 +258,25 @@ class GroupCounts {
   /** Counts by cellCode, for each chunk and scope. */
   readonly #counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
 
-  add(event: Event, times: number, project: number, host: number | null): void {
+  add(event: Event, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX))
       throw new Error(`an event has the count ${event.count}`);
     const minute = Math.floor(event.time / EXACT.cellsPerChunk);
     const cell = event.time - minute * EXACT.cellsPerChunk;
-    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
+    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count);
     if (event.attack !== null) {
       const category = storedCategory(event.attack);
       const add = (series: number) =>
-        this.#addCell(minute, project, host, cellCode(series + category, cell), event.count, times);
+        this.#addCell(minute, project, host, cellCode(series + category, cell), event.count);
       add(FIRST_CATEGORY);
       if (event.details?.blocked === true) add(FIRST_BLOCKED);
     }
   }
 
-  #addCell(
-    minute: number,
-    project: number,
-    host: number | null,
-    code: number,
-    count: number,
-    times: number,
-  ): void {
-    const ofProject = this.#list(minute * SCOPES_MAX + project);
-    const ofHost = host === null ? null : this.#list(minute * SCOPES_MAX + host);
-    const atOnce = Math.floor(EVENT_COUNT_MAX / count);
-    for (let left = times; left > 0; left -= atOnce) {
-      const packed = packCell(code, count * Math.min(left, atOnce));
-      ofProject.push(packed);
-      ofHost?.push(packed);
-    }
+  #addCell(minute: number, project: number, host: number | null, code: number, count: number): void {
+    const packed = packCell(code, count);
+    this.#list(minute * SCOPES_MAX + project).push(packed);
+    if (host !== null) this.#list(minute * SCOPES_MAX + host).push(packed);
   }
 
   #list(key: number): number[] {

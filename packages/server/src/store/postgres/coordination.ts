@@ -1,6 +1,6 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
-import type { Event } from '../../event.ts';
+import { countRecords, type Event } from '../../event.ts';
 import type { Run } from '../../postgres/database.ts';
 import { dayOf, isLinkCurrent } from '../batches.ts';
 import { derivedId } from '../ids.ts';
@@ -153,14 +153,14 @@ export class GroupPlan {
     const reported = this.#sourceHosts.get(source.name) ?? new Set<number>();
     this.#sourceHosts.set(source.name, reported);
     let newest = this.#now;
-    for (const { time, hostId } of counted) {
+    for (const { time, hostId, records = 1 } of counted) {
       this.latest = this.latest === null || time > this.latest ? time : this.latest;
       if (time > newest) newest = time;
       const host = hostId === null ? undefined : hosts.get(hostId);
       if (host !== undefined) reported.add(host);
       else {
-        withoutHost++;
-        if (hostId !== null) unknownHosts++;
+        withoutHost += records;
+        if (hostId !== null) unknownHosts += records;
       }
     }
     this.#counted.push(counted);
@@ -174,7 +174,7 @@ export class GroupPlan {
     if (id !== undefined) this.#addBatch(batch, id, dayOf(newest));
     return {
       kind: 'appended',
-      beforeHorizon: batch.events.length - counted.length,
+      beforeHorizon: countRecords(batch.events) - countRecords(counted),
       withoutHost,
       unknownHosts,
     };
