@@ -26,15 +26,28 @@ async function main() {
     const log = join(directory, 'access.log');
     writeAccessLog(log);
     execFileSync(wafstat, ['init', '--data', join(directory, 'data'), '--json']);
-    const runs = { 'line ends alone': [], goaccess: [], wafstat: [] };
+    const runs = { 'line ends alone': [], goaccess: [], wafstat: [], 'wafstat, one core': [] };
     // Interleaved, so that other load on the machine affects all alike.
     for (let round = 0; round < ROUNDS; round++) {
       runs['line ends alone'].push(time('node', ['-e', COUNT_LINE_ENDS, log]));
       runs.goaccess.push(
         time('goaccess', [log, '--log-format=VCOMBINED', '--no-progress', '-o', join(directory, 'out.json')]),
       );
-      const where = ['--data', join(directory, 'data'), '--project', 'default', '--source', `round ${round}`];
-      runs.wafstat.push(time(wafstat, ['ingest', ...where, log], new RegExp(`^accepted +${LINES}$`, 'm')));
+      const ingest = (name) => {
+        const where = [
+          '--data',
+          join(directory, 'data'),
+          '--project',
+          'default',
+          '--source',
+          `${name} ${round}`,
+        ];
+        return [wafstat, 'ingest', ...where, log];
+      };
+      const accepted = new RegExp(`^accepted +${LINES}$`, 'm');
+      const [program, ...args] = ingest('all cores');
+      runs.wafstat.push(time(program, args, accepted));
+      runs['wafstat, one core'].push(time('taskset', ['-c', '0', ...ingest('one core')], accepted));
     }
     const speed = (name) => LINES / Math.min(...runs[name]);
     console.log(
@@ -43,9 +56,10 @@ async function main() {
     for (const [name, seconds] of Object.entries(runs)) {
       const all = seconds.map((s) => Math.round(LINES / s).toLocaleString('en')).join(', ');
       console.log(
-        `  ${name.padEnd(16)} ${Math.round(speed(name)).toLocaleString('en').padStart(10)}   (${all})`,
+        `  ${name.padEnd(17)} ${Math.round(speed(name)).toLocaleString('en').padStart(10)}   (${all})`,
       );
     }
+    console.log(`  one core, millions          ${(speed('wafstat, one core') / 1e6).toFixed(2)}   goal: 1.2`);
     console.log(
       `  wafstat / goaccess          ${(speed('wafstat') / speed('goaccess')).toFixed(1)}   goal: 10`,
     );
