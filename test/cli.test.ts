@@ -1,6 +1,7 @@
 /** The command line: what each command does, and its error messages. */
 import { execFile } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, statSync } from 'node:fs';
+import { cpSync, existsSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { call, login, requestToken, tokenRequest } from './api.ts';
@@ -33,8 +34,7 @@ test('the program is executable', async () => {
 
 test('without a build the program prints the command that builds it', async () => {
   const bin = sandbox.path('bin');
-  mkdirSync(bin);
-  copyFileSync(PROGRAM, `${bin}/wafstat.js`);
+  cpSync(dirname(PROGRAM), bin, { recursive: true });
   sandbox.write('package.json', '{"type": "module"}');
   const run = promisify(execFile)(process.execPath, [`${bin}/wafstat.js`]);
   await expect(run).rejects.toMatchObject({

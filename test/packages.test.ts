@@ -169,7 +169,8 @@ describe('contents', () => {
     const bundle = ['dist/bundle/LICENSES.txt', 'dist/bundle/package.json'];
     const webConsole = /^dist\/web\/[\w/-]+\.(html|js|css|svg)(\.br|\.gz)?$/;
     const others = files.filter((file) => !program.test(file) && !webConsole.test(file));
-    expect(others).toEqual(['LICENSE', 'README.md', 'bin/wafstat.js', ...bundle, 'package.json']);
+    const starter = ['bin/package.json', 'bin/wafstat.js'];
+    expect(others).toEqual(['LICENSE', 'README.md', ...starter, ...bundle, 'package.json']);
   });
 
   test('the SDKs have no dependencies', async () => {
