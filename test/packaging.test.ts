@@ -320,7 +320,7 @@ while True: print(receiver.recv(4096).decode().replace("\\n", " "), flush=True)
     const receiver = new Process([socket], { program: ['/usr/bin/python3', '-c', RECEIVER] });
     started.push(receiver);
     await receiver.line('bound');
-    return { receiver, env: { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '200000' } };
+    return { receiver, env: { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '1000000' } };
   };
   const got = (receiver: Process, message: string) =>
     eventually(() => receiver.stdout.includes(message) || undefined, `${message} in ${receiver.stdout}`);
@@ -338,6 +338,15 @@ while True: print(receiver.recv(4096).decode().replace("\\n", " "), flush=True)
       expect(receiver.stdout.match(/READY=1/g)).toHaveLength(1);
     },
   );
+
+  test('messages that systemd does not read do not delay the end', async () => {
+    const { receiver, env } = await receive('notify-stopped');
+    const { process: service } = await sandbox.serve([], { env });
+    await got(receiver, 'READY=1');
+    receiver.signal('SIGSTOP');
+    service.signal('SIGTERM');
+    expect(await service.end()).toMatchObject({ status: 0, signal: null });
+  });
 
   test('follow does, too', async () => {
     const { receiver, env } = await receive('notify-follow');

@@ -284,9 +284,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       setFingerprint('own');
       expect(await store.matchesMasterKey('own')).toBe(true);
       setFingerprint('other');
-      await expect(store.refresh()).rejects.toThrow(/another installation/);
+      await expect(store.refresh()).rejects.toThrow(/a different installation/);
       await expect(store.change((write) => write.put('domain', DOMAIN))).rejects.toThrow(
-        /another installation/,
+        /a different installation/,
       );
       setFingerprint('own');
       await eventually(() => succeeds(store.refresh()), 'the store to recover');

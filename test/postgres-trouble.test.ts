@@ -359,7 +359,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
 
     test('after a statement without response, no connection from before is used', async () => {
-      const database = new Database(optionsOf([primary.port], 'public', 100));
+      const database = new Database(optionsOf([primary.port], 'public'));
       const pidOf = async (run: Run) =>
         (await run<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid ?? 0;
       // Two connections. As if their server had lost power.
@@ -369,7 +369,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       ]);
       for (const pid of pids) process.kill(pid, 'SIGSTOP');
       try {
-        await expect(database.run('SELECT 1')).rejects.toThrow(/does not respond/);
+        await expect(database.run('SELECT 1', [], 100)).rejects.toThrow(/does not respond/);
         expect(pids).not.toContain(await database.transaction(pidOf));
       } finally {
         for (const pid of pids) process.kill(pid, 'SIGCONT');
@@ -427,16 +427,16 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const old = NOW - 60 * DAY_MS;
       await store.append(batch('old', 2, old));
       await store.append(batch('new', 3));
-      const database = new Database(optionsOf([primary.port], schema));
+      const database = new Database(optionsOf([primary.port], schema, 60_000));
       const pruned = await database.transaction(async (run) => {
         await run('SELECT count(*) FROM segments');
         const pruning = store.prune(NOW - 30 * DAY_MS);
-        await eventually(async () => {
-          const waiting = primary.sql(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'",
-          );
-          return waiting === '1' || undefined;
-        }, 'retention waits for the query');
+        // It waits for a tenth of a second at a time: starting psql can take longer.
+        const waiting = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'relation'";
+        await eventually(
+          async () => (await database.run(waiting)).length === 1 || undefined,
+          'retention waits for the query',
+        );
         expect((await store.series(ALL)).requests[0]).toBe(3);
         expect(await store.append(batch('newer', 1))).toMatchObject({ kind: 'appended' });
         return { pruning };

@@ -2,7 +2,7 @@
  * Messages to systemd (sd_notify): ready, stopping, and heartbeats for the watchdog. They are datagrams to a Unix socket,
  * which Node.js cannot send, so `systemd-notify` sends them. It is part of every systemd, and needs no privileges.
  */
-import { execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import type { Io } from './command.ts';
 
 const PROGRAM = '/usr/bin/systemd-notify';
@@ -18,7 +18,11 @@ export function notifyReady({ env, stop }: Pick<Io, 'env' | 'stop'>): void {
   if (socket === undefined) return;
   const send = (...message: string[]) => {
     // Without the rest of the environment, which may contain passwords. Without systemd-notify, systemd reports a timeout.
-    execFile(PROGRAM, message, { env: { NOTIFY_SOCKET: socket }, timeout: SEND_MS_MAX }, () => {});
+    const child = spawn(PROGRAM, message, { env: { NOTIFY_SOCKET: socket }, stdio: 'ignore' });
+    child.on('error', () => {});
+    setTimeout(() => child.kill(), SEND_MS_MAX).unref();
+    // On a busy machine it takes longer than this process may take to exit.
+    child.unref();
   };
   send('--ready', '--status=ready');
   stop.addEventListener('abort', () => send('STOPPING=1'), { once: true });
