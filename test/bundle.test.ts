@@ -85,6 +85,6 @@ test('a thread does not load the program', () => {
     const source = readFileSync(join(copy, name), 'utf8');
     for (const [, required] of source.matchAll(/require\("\.\/([\w-]+\.js)"\)/g)) found.add(required ?? '');
   }
-  expect([...found]).toContain('chunk-parser.js');
+  expect([...found]).toContain('batch-reader.js');
   expect([...found]).not.toContain('main.js');
 });
