@@ -72,7 +72,8 @@ test('a killed server loses nothing, and the next one returns the same counts', 
   const options = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
   const ingest = sandbox.start(['ingest', ...options, '--source', 'late', late]).end();
   const queries = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
-  await Promise.race(queries);
+  // On a busy machine, some are shed.
+  await Promise.any(queries);
   expect((await server.process.kill()).signal).toBe('SIGKILL');
   await Promise.allSettled(queries);
   expect((await ingest).status).toBe(0);
