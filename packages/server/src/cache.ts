@@ -29,7 +29,7 @@ export const CACHES = {
   timeline_views: 'selections and grids of timelines',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',
-  versions: 'change counters of chunks (embedded store)',
+  versions: 'sums of change counters (embedded store)',
 } as const;
 
 type CacheName = keyof typeof CACHES;

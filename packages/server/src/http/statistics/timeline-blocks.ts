@@ -120,8 +120,8 @@ export class TimelineBlocks {
     }
     const [wholeFrom, wholeTo] = [first * intervalMs - offsetMs, end * intervalMs - offsetMs];
     const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
-    const added = known.filter((block) => block === undefined).length;
-    if (added > 0 && this.#isInUse(added * timeline.heads.length * SERIES_BYTES, now)) return undefined;
+    const missing = known.filter((block) => block === undefined).length;
+    if (missing > 0 && this.#isInUse(missing * timeline.heads.length * SERIES_BYTES, now)) return undefined;
     const finer = mergeEdges([from, wholeFrom, wholeTo, to], stale, intervalMs);
     const counts = await timeline.count({ project, hosts, edges: finer });
     if (changes === undefined || this.#store.changes?.() !== changes) {

@@ -59,12 +59,14 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
     },
   );
 
-/** The range consists of the whole hours by which stores count values, so the ETag depends on all of them. */
 type ProjectQuery = TopAttacksQuery & { project: string };
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
   const top = (list: TopListName, { top: limit, ...query }: ProjectQuery) =>
     topAttacks(store, { ...query, list, limit });
+  /** Stores count values by whole hours, so the ETag depends on all hours that the range touches. */
+  const byHour = (compute: (query: ProjectQuery) => Promise<object>) =>
+    cached(parseTopAttacksQuery, compute, hoursOf);
 
   const overview = (
     name: string,
@@ -79,7 +81,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     description: BOUNDS,
     parameters: PARAMETERS,
     returns: ['The list, most frequent first.', listOf({ key })],
-    handler: cached(parseTopAttacksQuery, (query) => top(list, query), hoursOf),
+    handler: byHour((query) => top(list, query)),
   });
 
   return [
@@ -90,14 +92,10 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       description: BOUNDS,
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf({ ip: IP })],
-      handler: cached(
-        parseTopAttacksQuery,
-        async (query) => {
-          const { items, ...list } = await top('sources', query);
-          return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
-        },
-        hoursOf,
-      ),
+      handler: byHour(async (query) => {
+        const { items, ...list } = await top('sources', query);
+        return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
+      }),
     },
     {
       path: 'event/attack/source/num',
@@ -105,14 +103,10 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       summary: 'Get the number of distinct sources of attacks',
       parameters: { attacks: ATTACKS_PARAMETER },
       returns: ['The number of sources.', coveredObject({ sip: integer('Number of sources.') })],
-      handler: cached(
-        parseTopAttacksQuery,
-        async (query) => {
-          const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
-          return { sip: total, ...coverage };
-        },
-        hoursOf,
-      ),
+      handler: byHour(async (query) => {
+        const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
+        return { sip: total, ...coverage };
+      }),
     },
     overview('ip', 'topIps', 'sources', IP, 'sources'),
     {

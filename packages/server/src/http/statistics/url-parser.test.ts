@@ -72,8 +72,11 @@ describe('parsed URLs', () => {
     fc.assert(
       fc.property(fc.nat(PARSERS.length - 1), url, (i, text) => {
         const parse = PARSERS[i] ?? parseTotalsQuery;
-        const plain = outcome(() => parse(queryOf({ url: text }), NOW));
-        expect(outcome(() => added[i]?.(text, NOW).query)).toEqual(plain);
+        const plain = outcome(() => {
+          const rawQuery = queryOf({ url: text });
+          return { query: parse(rawQuery, NOW), isRecent: rawQuery.recent !== undefined };
+        });
+        expect(outcome(() => added[i]?.(text, NOW))).toEqual(plain);
       }),
       { numRuns: scaled(5_000) },
     );

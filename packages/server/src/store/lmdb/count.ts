@@ -161,13 +161,13 @@ function createCounter(
     key: number,
     plan: readonly ChunkPlan[],
     points: number,
-    changes: number,
+    changesNow: number,
   ): Float64Array | undefined {
     const out = new Float64Array(rowCount * points);
     for (const planned of plan) {
       const { level, chunk, runs } = planned;
       const isPart = isOnePart(planned, points);
-      const known = cache.find(level, chunk, changes, partKey(key, isPart ? runs : ALL_CELLS));
+      const known = cache.find(level, chunk, changesNow, partKey(key, isPart ? runs : ALL_CELLS));
       if (known === undefined) return undefined;
       if (isPart) addTo(out, known);
       else if (level === EXACT.id) accumulateList(known, runs, points, out);
@@ -181,12 +181,12 @@ function createCounter(
     { scopes, key }: Selected,
     plan: readonly ChunkPlan[],
     points: number,
-    changes: number,
+    changesNow: number,
     read?: ReadOptions,
     slices?: Slices,
   ): Generator<void, Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const reader = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
+    const reader = new RecordReader(schema, { read, known: { absences, allChanges: changesNow } });
     function* readRecords(level: number, chunk: number, use: (record: Uint8Array) => void) {
       for (const scope of scopes) {
         const record = reader.read(level, chunk, scope);
@@ -196,7 +196,9 @@ function createCounter(
     }
     for (const planned of plan) {
       const { level, chunk, runs } = planned;
-      const cached = cache.open(level, chunk, changes, () => readChanges(schema, reader, level, chunk, read));
+      const cached = cache.open(level, chunk, changesNow, () =>
+        readChanges(schema, reader, level, chunk, read),
+      );
       const isPart = isOnePart(planned, points);
       const part = key === undefined ? undefined : partKey(key, isPart ? runs : ALL_CELLS);
       const put = (numbers: Float64Array) => (part === undefined ? numbers : cached.put(part, numbers));
