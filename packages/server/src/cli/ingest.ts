@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
-import type { Outcome } from '../ingest/batch-reader.ts';
+import type { Outcome, ReadLimits } from '../ingest/batch-reader.ts';
 import { decompress, openLog, PlainFile } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
@@ -66,17 +66,16 @@ export const ingestCommand = command({
     setFlagsFromString(OPTIMIZE_LATER);
     const left = { bytes: 0 };
     for (const file of files) left.bytes += await readableBytes(file);
-    const parsers = new ParserThreads(
-      parserSetup(readerOptions(values), readLimits(values)),
-      parserThreads(),
-    );
     return withProject(values, io, async (opened, project) => {
+      // Known to the readers, so that they report the lines that the store would not count.
+      const limits = { ...readLimits(values), horizon: (await opened.retention()).horizon };
+      const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
         ? opened
         : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
-      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
-      const summary = new IngestSummary(io);
+      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      const summary = new IngestSummary(io, limits);
       const errors: UserError[] = [];
       try {
         for (const file of files) {
@@ -84,12 +83,13 @@ export const ingestCommand = command({
           if (error !== null) errors.push(error);
         }
       } finally {
+        await parsers.close();
         // Printed even after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
       return errors.length > 0 || io.stop.aborted ? 1 : 0;
-    }).finally(() => parsers.close());
+    });
   },
 });
 
@@ -101,8 +101,11 @@ export const followCommand = command({
   check: patternProblems,
   run: (values, files, io) => {
     const followAll = async (store: Store, project: string) => {
-      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
-      const summary = new IngestSummary(io);
+      const limits = readLimits(values);
+      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      // For the summary only: the horizon may move back while the command runs.
+      const state = await store.retention().catch(() => null);
+      const summary = new IngestSummary(io, { ...limits, horizon: state?.horizon });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
@@ -135,11 +138,12 @@ function parserThreads(): number {
 function logSource(
   store: Store,
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
+  read: ReadLimits,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
   const { project, source, format, hosts, hostsMax, sourcesMax } = values;
   const limits = {
-    ...readLimits(values),
+    ...read,
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
   };
@@ -152,7 +156,7 @@ function logSource(
 function readLimits({
   retention,
   attackSources,
-}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>) {
+}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>): ReadLimits {
   return { retentionMs: retention, attackSources };
 }
 
