@@ -14,7 +14,7 @@ import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, printLine, progressBar, UserError } from './command.ts';
+import { command, type Io, printLine, progressBar, readProblem, UserError } from './command.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
@@ -222,17 +222,17 @@ function ingestError(error: unknown, name: string): UserError {
     return new UserError(
       `${name} is damaged or truncated gzip (${message}); the lines before the damage are counted`,
     );
-  if (code?.startsWith('E')) return new UserError(`cannot read ${name}: ${code}`);
+  if (code?.startsWith('E')) return new UserError(readProblem(name, code));
   throw error;
 }
 
 /** The size of the file; 0 if it is unknown. */
 async function readableBytes(file: string): Promise<number> {
   if (file === '-') return 0;
-  const stats = await stat(file).catch(({ code }: NodeJS.ErrnoException) => {
-    throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
+  const stats = await stat(file).catch(({ code = 'unknown error' }: NodeJS.ErrnoException) => {
+    throw new UserError(readProblem(file, code));
   });
-  if (stats.isDirectory()) throw new UserError(`${file} is a directory, not a file`);
+  if (stats.isDirectory()) throw new UserError(readProblem(file, 'EISDIR'));
   return stats.size;
 }
 

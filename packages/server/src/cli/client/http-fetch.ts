@@ -52,8 +52,14 @@ export async function httpFetch(
       text: async () => new TextDecoder().decode(bytes),
     };
   } catch (error) {
-    throw new TypeError('fetch failed', { cause: error });
+    throw new TypeError('fetch failed', { cause: withHint(error as NodeJS.ErrnoException) });
   }
+}
+
+/** A name with several addresses gives an error without a message. */
+function withHint(error: NodeJS.ErrnoException): Error {
+  if (error.code !== 'ECONNREFUSED') return error;
+  return new Error(`${error.message || error.code} (is the service running?)`, { cause: error });
 }
 
 async function bodyOf(response: IncomingMessage): Promise<Buffer> {
