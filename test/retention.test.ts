@@ -66,3 +66,15 @@ test('ingest refuses events older than its own retention', async () => {
   expect(stderr).toContain('the limit of --retention');
   expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 1, dropped: { too_old: 1 } }] });
 });
+
+test('an old record that is complete only at the end of the log is reported with a line', async () => {
+  await sandbox.init();
+  const denied =
+    '2020/01/01 10:00:00 [error] 1#1: *1 [client 192.0.2.1] ModSecurity: Access denied with code 403 (phase 2). ' +
+    'Matched "x" [id "942100"] [tag "attack-sqli"] [uri "/"] [unique_id "1577"], client: 192.0.2.1, server: a';
+  const log = sandbox.write('error.log', `\n${denied}\n`);
+  const args = ['ingest', '--data', sandbox.data, '--project', 'default', log];
+  const { stdout, stderr } = await sandbox.run(args);
+  expect(stdout).toMatch(/^ +too_old +1$/m);
+  expect(stderr).toContain(`${log}, line 2: the event is older than the retention time`);
+});

@@ -14,7 +14,7 @@ export const FIRST_DROPS_MAX = 10;
 const DROP_EXCERPT_LENGTH_MAX = 200;
 
 export interface Drop {
-  /** If the record was complete only at the end of the lines: the last of them; 0 if there were none. */
+  /** If the record was complete only at the end of the lines: the last of them; 0 if that is unknown. */
   line: number;
   reason: DropReason;
   /** '' at the end of the lines. */
@@ -73,8 +73,9 @@ export class BatchReader {
     this.now = now;
   }
 
-  read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
-    const steps = this.readInSteps(lines, reader, flush);
+  /** `linesBefore`: how many lines came before, for the number of records that end with an earlier line. */
+  read(lines: Iterable<Line>, reader: LineReader, flush: Flush, linesBefore = 0): ReadLines {
+    const steps = this.readInSteps(lines, reader, flush, linesBefore);
     for (;;) {
       const step = steps.next();
       if (step.done) return step.value;
@@ -82,7 +83,12 @@ export class BatchReader {
   }
 
   /** Like `read`, but yields after some lines, so that other work can run in between. */
-  *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
+  *readInSteps(
+    lines: Iterable<Line>,
+    reader: LineReader,
+    flush: Flush,
+    linesBefore = 0,
+  ): Generator<void, ReadLines> {
     const now = this.now();
     const read: ReadLines = {
       records: [],
@@ -91,7 +97,7 @@ export class BatchReader {
       hosts: new Map(),
       lineEnds: 0,
     };
-    let last = 0;
+    let last = linesBefore;
     if (lines instanceof LineBlock) last = yield* this.#readBlock(lines, reader, read, now);
     else {
       for (const line of lines) {
@@ -119,7 +125,7 @@ export class BatchReader {
 
   /**
    * The same result as line by line, but most access lines are counted from their bytes, which is far faster. Returns the
-   * number of the last line.
+   * number of the last line that is not blank.
    */
   *#readBlock(
     { bytes, first }: LineBlock,
@@ -139,6 +145,7 @@ export class BatchReader {
       },
     });
     let others = 0;
+    let last = first - 1;
     let stepLines = 0;
     let stepStart = 0;
     for (let start = 0; start < bytes.length; ) {
@@ -147,11 +154,16 @@ export class BatchReader {
         stepStart = start;
         yield;
       }
+      const { taken } = access;
       if (reader.takesAccess()) start = access.take(start);
+      if (access.taken > taken) last = first + access.taken + others - 1;
       if (start >= bytes.length) break;
       const end = lineEnd(bytes, start);
       const text = lineText(bytes, start, end);
-      if (text.length > 0) this.#readLine({ number: first + access.taken + others, text }, reader, read, now);
+      if (text.length > 0) {
+        last = first + access.taken + others;
+        this.#readLine({ number: last, text }, reader, read, now);
+      }
       others++;
       start = end + 1;
     }
@@ -161,7 +173,7 @@ export class BatchReader {
     // Counting them once more would take a sixth of the time of an access line.
     const lines = access.taken + others;
     read.lineEnds = lines > 0 && !endsWithLineEnd(bytes) ? lines - 1 : lines;
-    return first + Math.max(0, lines - 1);
+    return last;
   }
 
   #add(

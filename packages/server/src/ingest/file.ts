@@ -209,7 +209,7 @@ export async function* ingestFile(
         isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
       );
       const isLast = chunk.bytes.length === 0;
-      const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing');
+      const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing', lines);
       if (!isLast || !isEmpty(read))
         count(chunk.bytes, read, lineEndsBefore(chunk.lines, chunk.bytes) + read.lineEnds);
       bytes.take(chunk.bytes.length);
