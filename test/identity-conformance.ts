@@ -299,6 +299,24 @@ export function identityConformance(
       await other.close();
     });
 
+    test('roles in a project that another process has deleted can be removed', async () => {
+      const { store, audit, another } = await start();
+      const other = await another();
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        for (const id of ['1', '2']) write.put('project', project(id));
+        write.put('user', { ...user('1'), roles: { p1: ['reader'], p2: ['reader'] } });
+      });
+      await other.refresh();
+      const scopes = other.projects().map(({ id }) => id);
+      await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
+      const roles = { p1: ['ingest' as const], p2: [] };
+      await administrationOf(other, audit).changeUser('u1', { roles: { scopes, roles } });
+      await store.refresh();
+      expect(store.user('u1')?.roles).toEqual(roles);
+      await other.close();
+    });
+
     test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {
       const { store, audit } = await start();
       await store.change((write) => {

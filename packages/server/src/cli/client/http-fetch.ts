@@ -5,8 +5,8 @@
 import http, { type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 
-/** What client commands use of Response, and the bytes of the body. A real Response takes 30 ms to load. */
-export interface HttpResponse extends Pick<Response, 'status' | 'text'> {
+/** What client commands use of Response, and the bytes of the body. A real Response loads all of `fetch`: 25 ms. */
+export interface HttpResponse extends Pick<Response, 'status' | 'text' | 'type'> {
   headers: Pick<Headers, 'get'>;
   bytes: Uint8Array;
 }
@@ -37,6 +37,7 @@ export async function httpFetch(
     const { statusCode: status = 0, headersDistinct } = response;
     return {
       status,
+      type: 'basic',
       headers: { get: (name) => headersDistinct[name.toLowerCase()]?.join(', ') ?? null },
       bytes,
       text: async () => new TextDecoder().decode(bytes),
