@@ -128,6 +128,18 @@ export function identityConformance(
       await other.close();
     });
 
+    test('refresh tells whether another process has changed something, and shows it', async () => {
+      const { store, another } = await start();
+      const other = await another();
+      await store.refresh();
+      store.changes();
+      await other.change((write) => write.put('domain', domain('9')));
+      expect(await store.refresh()).toBe(true);
+      expect(store.domain('d9')).toEqual(domain('9'));
+      expect(await store.refresh()).toBe(false);
+      await other.close();
+    });
+
     test('a change that throws changes nothing, and is not seen by anyone', async () => {
       const { store, another } = await start();
       const other = await another();
