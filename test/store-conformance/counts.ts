@@ -258,9 +258,9 @@ export function countTests({ test, fresh, runs }: Suite): void {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
     const events: Event[] = [
-      { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, records: 9 },
-      { ...drawnAt(NOW), hostId: null, count: 7, records: 7 },
-      { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, records: 5 },
+      { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, recordCount: 9 },
+      { ...drawnAt(NOW), hostId: null, count: 7, recordCount: 7 },
+      { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, recordCount: 5 },
     ];
     expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
       kind: 'appended',

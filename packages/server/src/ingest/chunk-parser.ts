@@ -140,7 +140,7 @@ export interface PackedRecords {
 }
 
 /** The fields of an entry: first the number of access lines that it stands for, or ABSENT. */
-const RECORDS = 0;
+const RECORD_COUNT = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;
 /** REQUEST or 0, plus twice the code of the category. */
@@ -162,7 +162,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   for (const [i, record] of records.entries()) {
     times[i] = record.time;
     const at = FIELDS * i;
-    fields[at + RECORDS] = record.records ?? ABSENT;
+    fields[at + RECORD_COUNT] = record.recordCount ?? ABSENT;
     fields[at + HOST] = ABSENT;
     if (record.hostId !== undefined) fields[at + HOST] = ABSENT - hostIds.push(record.hostId);
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
@@ -185,8 +185,8 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
     record.count = fields[at + COUNT] ?? 0;
-    const recordCount = fields[at + RECORDS] ?? ABSENT;
-    if (recordCount !== ABSENT) record.records = recordCount;
+    const recordCount = fields[at + RECORD_COUNT] ?? ABSENT;
+    if (recordCount !== ABSENT) record.recordCount = recordCount;
     if (detail !== ABSENT) record.details = details[detail];
     records.push(record);
   }
