@@ -35,6 +35,13 @@ async function* readChunks(
   }
 }
 
+/** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
+export class FileChanged extends Error {
+  constructor() {
+    super('the file was truncated or overwritten while it was read');
+  }
+}
+
 /** A regular file that is not compressed: it can be read at any offset, also by other threads. */
 export class PlainFile implements AsyncIterable<Uint8Array> {
   readonly #handle: FileHandle;

@@ -1,9 +1,9 @@
 /** Reads chunks of a file in other threads before it is their turn. */
-import type { ByteReader, PlainFile } from './byte-stream.ts';
-import type { Checkpoints } from './checkpoints.ts';
+import { type ByteReader, FileChanged, type PlainFile } from './byte-stream.ts';
+import { type Checkpoints, chunkDigests } from './checkpoints.ts';
 import type { ChunkContent, ChunkPlace, FilePart, ParsedChunk } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX, cutLines, endsWithLineEnd, LineBlock, NEWLINE, wholeLinesLength } from './lines.ts';
-import { type ChunkParsers, ThreadFailed } from './parser-threads.ts';
+import type { ChunkParsers } from './parser-threads.ts';
 
 /** Cuts the usual chunks: all but the end of the file, holes, and lines beyond the limit. */
 export interface ChunkSource {
@@ -91,9 +91,10 @@ export class FileChunks implements ChunkSource {
     return part;
   }
 
-  async bytesOf({ content, length }: ParsedChunk): Promise<Buffer> {
+  async bytesOf({ content, length, digests }: ParsedChunk): Promise<Buffer> {
     const bytes = await this.#file.read((content as FilePart).position, length);
-    if (bytes.length < length) throw new ThreadFailed('the file was truncated while it was read');
+    // The caller counts these bytes, but the next chunks follow those that the thread has hashed.
+    if (chunkDigests(digests.after, bytes).id !== digests.id) throw new FileChanged();
     return bytes;
   }
 }
