@@ -81,6 +81,8 @@ export async function* ingestFile(
   /** Batches under way, in order. */
   const counting: { records: number; counted: Promise<FileProgress> }[] = [];
   let ahead: ReadAhead | null = null;
+  /** The offset of the first chunk that `ahead` may take. */
+  let aheadStart = 0;
   const peek = (n: number) => bytes.peek(n);
   const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
   /** A rotated file that is still being compressed ends anywhere. The rest is counted when it is complete. */
@@ -127,6 +129,7 @@ export async function* ingestFile(
   function startReadingAhead(): ReadAhead | null {
     const capacity = parsers?.capacity(bytesLeft()) ?? 0;
     if (parsers === undefined || capacity === 0) return null;
+    aheadStart = offset;
     const { insideLine } = checkpoints;
     const source =
       file === null ? new StreamChunks(bytes, insideLine, parsers) : new FileChunks(file, offset, insideLine);
@@ -197,7 +200,8 @@ export async function* ingestFile(
         yield* counted('for some');
         continue;
       }
-      if (ahead !== null && file !== null) {
+      // Threads have read chunks, which `bytes` still has before it.
+      if (ahead !== null && file !== null && offset > aheadStart) {
         await bytes.close();
         bytes = new ByteReader(file.from(offset));
       }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
@@ -415,6 +415,20 @@ describe('a file that changes while threads read it', () => {
       bytes.subarray(0, position),
       Buffer.from(bytes.toString('latin1', position).replaceAll('x', 'y').replaceAll('eyample', 'example')),
     ]);
+});
+
+test.each([
+  [3, 1],
+  [1_000, 2],
+])('a file of %i lines is read from %i offsets by the main thread', async (lineCount, offsets) => {
+  const lines = Array.from({ length: lineCount }, () => `${access('a.example', 5_000)}\n`);
+  const from = vi.spyOn(PlainFile.prototype, 'from');
+  try {
+    await run(Buffer.from(lines.join('')), { from: 'file', parsers: new TestParsers(AUTO, 4, [3]) });
+    expect(from).toHaveBeenCalledTimes(offsets);
+  } finally {
+    from.mockRestore();
+  }
 });
 
 test('a failure to read ahead is reported when it is the turn of the chunk', async () => {
