@@ -40,8 +40,9 @@ const OPTIONS = {
 };
 
 /**
- * V8 optimizes a function when it has run this much code, by default 132 KB. What runs once per chunk reaches that too, in
- * every thread, and gains nothing: compiling took a fifth of the processor time of three million lines, now a tenth.
+ * V8 optimizes a function when it has run this many bytes of code: 67,584 by default in Node.js 20.20. Functions that run
+ * once per chunk reach the default too, in every thread, and gain nothing. With the default, compiling takes a fifth of the
+ * processor time of three million lines; with this value, it takes a tenth.
  */
 const OPTIMIZE_LATER = '--interrupt-budget=500000';
 

@@ -46,7 +46,7 @@ export class FileChanged extends Error {
 export class PlainFile implements AsyncIterable<Uint8Array> {
   readonly #handle: FileHandle;
   readonly #onRead: (bytes: number) => void;
-  /** The end of what was reported by `onRead`. */
+  /** `onRead` has reported all bytes before this offset. */
   #reported = 0;
 
   private constructor(handle: FileHandle, onRead: (bytes: number) => void) {
@@ -87,7 +87,7 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Fewer bytes if the file ends before. */
+  /** Returns fewer bytes if the file ends before. */
   async read(position: number, length: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(length);
     let end = 0;

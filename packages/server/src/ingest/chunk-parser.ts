@@ -139,7 +139,7 @@ export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
 }
 
 /** Records as arrays, because objects take ten times as long to pass on. */
-export interface PackedRecords {
+interface PackedRecords {
   times: Float64Array;
   /** FIELDS for each entry. */
   fields: Int32Array;
@@ -148,7 +148,7 @@ export interface PackedRecords {
   details: AttackDetails[];
 }
 
-/** The fields of an entry: first the number of access lines that it stands for, or ABSENT. */
+/** The fields of an entry begin with the number of log records that it stands for, or ABSENT. */
 const RECORD_COUNT = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;

@@ -59,7 +59,7 @@ interface FileOptions {
   bytesLeft?: () => number;
 }
 
-/** `stream`: a PlainFile is closed at the end, and read by the threads themselves. */
+/** If `stream` is a PlainFile, the threads read it themselves, and this function closes it at the end. */
 export async function* ingestFile(
   stream: AsyncIterable<Uint8Array>,
   ingest: FileIngest,
@@ -69,7 +69,7 @@ export async function* ingestFile(
 ): AsyncGenerator<FileProgress> {
   const file = stream instanceof PlainFile ? stream : null;
   let bytes = new ByteReader(stream);
-  /** Of the next bytes. */
+  /** The offset of the next bytes in the file. */
   let offset = 0;
   const checkpoints = new Checkpoints(store, ingest);
   const { project, source } = ingest;

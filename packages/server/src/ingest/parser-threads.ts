@@ -87,7 +87,8 @@ export class ParserThreads implements ChunkParsers {
       this.#pausedFor--;
       return 0;
     }
-    // Two for each thread, one of which waits, and two results that wait for their turn. Each takes 2 MiB with its records.
+    // Each thread has two chunks, one of which waits, and two results wait for their turn. Each chunk of a stream takes 1 MiB
+    // and its records; each chunk of a plain file only its records, because the thread reuses its memory.
     return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
   }
 
@@ -129,7 +130,7 @@ export class ParserThreads implements ChunkParsers {
       else thread.tasks.shift()?.resolve(message);
     });
     worker.on('error', (error) => this.#fail(error));
-    // Even after `close`: nobody may wait for a thread that has ended.
+    // This also happens after `close`: nobody may wait for a thread that has ended.
     worker.on('exit', (status) => this.#fail(`status ${status}`));
   }
 
@@ -140,7 +141,7 @@ export class ParserThreads implements ChunkParsers {
   }
 }
 
-/** What a message passes on. */
+/** Returns the memory that a message transfers instead of copying it. */
 export function transferable({ content }: { content: ChunkContent }): ArrayBuffer[] {
   return 'fd' in content ? [] : [content];
 }

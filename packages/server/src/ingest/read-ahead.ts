@@ -6,7 +6,7 @@ import { CHUNK_BYTES_MAX, cutLines, endsWithLineEnd, LineBlock, NEWLINE, wholeLi
 import type { ChunkParsers } from './parser-threads.ts';
 
 /** Cuts the usual chunks: all but the end of the file, holes, and lines beyond the limit. */
-export interface ChunkSource {
+interface ChunkSource {
   /** The next chunk; null before an unusual one. */
   peek(): Promise<ChunkPlace | null>;
   /** Takes the chunk that `peek` has returned. */
