@@ -409,6 +409,19 @@ describe('a file that changes while threads read it', () => {
     await expectAllCounted(changedFrom(last), store);
   });
 
+  test('so that a chunk ends where the chunk before it would have ended', async () => {
+    const line = (length: number) => `${access('a.example', length - access('a.example', 0).length - 1)}\n`;
+    const filler = line(5_000).repeat(1_000);
+    const original = Buffer.from(line(100_000) + line(1_000_000) + filler);
+    const changed = Buffer.from(line(100_000) + line(50_000) + line(1_000_000) + filler);
+    const store = memoryStore(() => NOW);
+    const parsers = parsersWith({ before: (chunk) => chunk === 0 && overwrite(changed) });
+    await expect(run(original, { store, from: 'file', parsers })).rejects.toThrow(FileChanged);
+    await run(changed, { store, from: 'file' });
+    const [source] = await store.sources('p');
+    expect(source).toMatchObject({ events: 1_003, dropped: {} });
+  });
+
   /** The same lines, but other bytes. */
   const changedFrom = (position: number) =>
     Buffer.concat([

@@ -62,6 +62,8 @@ export class FileChunks implements ChunkSource {
   readonly #insideLine: boolean;
   #position: number;
   #length = 0;
+  /** The end of the bytes that were searched for the end of the chunk before. */
+  #searched = 0;
 
   constructor(file: PlainFile, position: number, insideLine: boolean) {
     this.#file = file;
@@ -79,6 +81,8 @@ export class FileChunks implements ChunkSource {
       const newline = bytes.lastIndexOf(NEWLINE, length - 1);
       if (newline === -1) continue;
       this.#length = CHUNK_BYTES_MAX - length + newline + 1;
+      // The chunk before would have ended here.
+      if (this.#position + this.#length <= this.#searched) throw new FileChanged();
       return { length: this.#length, linesStart: 0, firstNumber: 1 };
     }
     return null;
@@ -86,6 +90,7 @@ export class FileChunks implements ChunkSource {
 
   take(): FilePart {
     const part = { fd: this.#file.fd, position: this.#position };
+    this.#searched = this.#position + CHUNK_BYTES_MAX;
     this.#position += this.#length;
     this.#file.report(this.#position);
     return part;
