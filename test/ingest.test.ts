@@ -1,6 +1,7 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, createWriteStream, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,7 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
+import { FileChanged, openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
@@ -481,6 +482,32 @@ test('threads can be closed while one waits for another that has failed', async 
   expect(threads.capacity(0)).toBe(0);
   await threads.close();
   await expect(threads.parse({ ...task, content: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
+});
+
+test.each([
+  ['truncated', 20],
+  ['overwritten', 7],
+])('threads continue after a file was %s', async (_how, length) => {
+  const threads = new ParserThreads(parserSetup({ format: 'auto' }, { retentionMs: 365 * DAY_MS }), 2);
+  const file = await open(sandbox.write('changed.log', 'line\n12345'), 'r');
+  try {
+    threads.start();
+    await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
+    const content = { fd: file.fd, position: 0 };
+    const task = { content, length: 5, linesStart: 0, firstNumber: 1, now: NOW, after: '' };
+    const [before, changed, waiting] = [
+      threads.parse(task),
+      threads.parse({ ...task, length, after: null }),
+      threads.parse({ ...task, after: null }),
+    ];
+    await expect(changed).rejects.toThrow(FileChanged);
+    await waiting;
+    expect(await threads.parse(task)).toEqual(await before);
+    expect(threads.capacity(0)).toBeGreaterThan(0);
+  } finally {
+    await threads.close();
+    await file.close();
+  }
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */
