@@ -1,5 +1,6 @@
 /** The command line: what each command does, and its error messages. */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
@@ -30,6 +31,14 @@ function expectRefusal({ status, stdout, stderr }: Ended, ...words: string[]): v
 test('the program is executable', async () => {
   const { stdout } = await promisify(execFile)(PROGRAM, ['--version']);
   expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+});
+
+test.each(['stdout', 'stderr'] as const)('a reader of %s that has left is no failure', async (name) => {
+  const args = name === 'stdout' ? ['--help'] : ['timeline', '--no-such-option'];
+  const child = spawn(process.execPath, [PROGRAM, ...args], { env: { PATH: process.env.PATH } });
+  child[name].destroy();
+  const [status, signal] = await once(child, 'exit');
+  expect({ status, signal }).toEqual({ status: name === 'stdout' ? 0 : 2, signal: null });
 });
 
 test('without a build the program prints the command that builds it', async () => {

@@ -290,11 +290,25 @@ test('commands without permission for the data directory name the permission', a
       command,
       1,
       expect.stringMatching(
-        /^wafstat: permission denied for .*\/data\b.*: run this command as the user that runs the server\n$/,
+        /^wafstat: permission denied for .*\/data\b.*: use another path, or run this command as a user with access, .*\n$/,
       ),
     ]);
   }
   chmodSync(sandbox.data, 0o700);
+});
+
+test('a log without permission to read it is reported as such', () => {
+  const log = sandbox.write('secret.log', '');
+  chmodSync(log, 0o000);
+  const user = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'explain', log], {
+    ...user,
+    encoding: 'utf8',
+  });
+  expect({ status, stderr }).toEqual({
+    status: 1,
+    stderr: `wafstat: cannot read ${log}: permission denied\n`,
+  });
 });
 
 function someEvents(random: Random, count: number): object[] {

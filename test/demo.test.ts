@@ -38,7 +38,8 @@ test('the demo shows progress, has 30 days of traffic, and new events keep arriv
     const { from } = await api.getJson<{ from: number }>(`waf/overviews/attack/ip?${query}`);
     return from >= now - 30 * DAY_MS - 10 * MINUTE_MS || undefined;
   }, 'the retention of top lists');
-  const second = await sandbox.run(['demo', '--data', directory, '--listen', '127.0.0.1:0']);
+  // The directory is checked before the address, which is in use, too.
+  const second = await sandbox.run(['demo', '--data', directory, '--listen', new URL(address).host]);
   expect(second).toMatchObject({ status: 1, stdout: '' });
   expect(wholeLines(second.stderr)).toEqual([
     `wafstat: another process is using ${directory}, perhaps a running demo: stop it, or use another directory`,

@@ -409,8 +409,8 @@ async function ingestWithProfiles(name: string, file: string) {
 }
 
 describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
-  /** A program whose threads fail at their third chunk, and the file that shows it. */
-  function failingProgram(name: string) {
+  /** A program whose threads fail at this chunk of theirs, and the file that shows it. */
+  function failingProgram(name: string, chunk: number) {
     const failed = sandbox.path(`${name}.failed`);
     // Runs in every thread before its program.
     const preload = sandbox.write(
@@ -418,7 +418,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
       `const { isMainThread, parentPort } = require('node:worker_threads');
       let tasks = 0;
       if (!isMainThread) parentPort.on('message', () => {
-        if (++tasks < 3) return;
+        if (++tasks < ${chunk}) return;
         require('node:fs').writeFileSync(${JSON.stringify(failed)}, '');
         throw Object.assign(new Error('out of memory'), { code: 'ERR_WORKER_OUT_OF_MEMORY' });
       });`,
@@ -428,7 +428,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
 
   test('a file is read again without threads, and standard input after it, too', async () => {
     const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
-    const { failed, program } = failingProgram('file');
+    const { failed, program } = failingProgram('file', 1);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, file, '-'];
     const stdin = ndjson([{ time: NOW, host: 'stdin.example' }]).repeat(100);
     const { status, stdout, stderr } = await sandbox.start(args, { program, stdin }).end();
@@ -444,7 +444,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, pipe];
     const block = Buffer.from(`${largeLog()}\n`);
-    const { failed, program } = failingProgram('pipe');
+    const { failed, program } = failingProgram('pipe', 3);
     const first = sandbox.start(args, { program });
     let blocks = 0;
     // Until threads read it, however long they take to start.

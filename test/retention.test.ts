@@ -35,6 +35,25 @@ test('a server with a shorter retention deletes older events and refuses new one
   expect(stdout).toMatch(/^accepted +1$/m);
   expect(stdout).toMatch(/^ +too_old +1$/m);
   expect(await count('')).toBe(3);
+
+  const { horizon } = JSON.parse(
+    (await sandbox.run(['horizon', '--data', sandbox.data, '--json'])).stdout,
+  ) as { horizon: number };
+  const old = [{ time: now - 48 * HOUR_MS, host: 'old.example', attack: 'xss' }];
+  const ingest = (source: string) => sandbox.ingest(installation.project_id, old, '--source', source);
+  const refused = await ingest('old');
+  expect(refused.stdout).toMatch(/^accepted +0\nrequests +0\nattacks +0\ndropped +1\n/);
+  expect(refused.stderr).toContain(
+    ', line 1: the event is older than the retention time, or before the horizon',
+  );
+  expect(refused.stderr).toContain(`before ${new Date(horizon).toISOString()}, the horizon of this store`);
+  expect(refused.stderr).toContain("'wafstat horizon --set TIME'");
+  expect(refused.stderr).not.toContain('explain');
+
+  // What the message says.
+  const time = new Date(now - 60 * HOUR_MS).toISOString();
+  await sandbox.run(['horizon', '--data', sandbox.data, '--set', time]);
+  expect((await ingest('again')).stdout).toMatch(/^accepted +1$/m);
 });
 
 test('ingest refuses events older than its own retention', async () => {
@@ -44,5 +63,6 @@ test('ingest refuses events older than its own retention', async () => {
   const { stdout, stderr } = await sandbox.ingest(installation.project_id, events, '--retention', '2h');
   expect(stdout).toMatch(/^ +too_old +1$/m);
   expect(stderr).toContain('line 1: ');
+  expect(stderr).toContain('the limit of --retention');
   expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 1, dropped: { too_old: 1 } }] });
 });

@@ -106,7 +106,7 @@ export const DROP_REASONS = {
   not_an_attack:
     'no rule of the record has a category, and there is no verdict: the firewall logged it for its status or configuration',
   same_request: 'another record of the same request has been counted',
-  too_old: 'the event is older than the retention time',
+  too_old: 'the event is older than the retention time, or before the horizon of the store',
   in_future: 'the event is more than 24 hours in the future',
 } as const;
 
@@ -134,7 +134,8 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
   other_log_line: 'Nothing to do: an error log has other messages, too.',
   not_an_attack: 'Nothing to do, unless you expect a category: then map the rule with --categories.',
   same_request: 'Nothing to do: each request counts once.',
-  too_old: 'Send events sooner, or raise --retention.',
+  too_old:
+    "Send events sooner. To count older ones, raise --retention of the server, and move the horizon back with 'wafstat horizon --set'.",
   in_future: 'Correct the clock or the time zone of the machine that writes the log.',
 };
 

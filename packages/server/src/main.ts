@@ -9,15 +9,16 @@ const EXIT_MS_MAX = 500;
 /** How long to wait for a reader of the log that does not read. */
 const FLUSH_MS_MAX = 1_000;
 
-const opened: { log?: LogStream } = {};
+const opened: { log?: LogStream; stderr?: typeof process.stderr } = {};
 const stopping = new AbortController();
 // Not `once`: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
 
 // `wafstat ... | head` closes the pipe early, which is not a failure.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+const ignoreClosedPipe = (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
-});
+};
+process.stdout.on('error', ignoreClosedPipe);
 
 /**
  * process.exit() would wait for the store's thread, which may be waiting for us in the middle of a transaction, and
@@ -47,7 +48,8 @@ async function run(): Promise<void> {
     },
     stdout: process.stdout,
     get stderr() {
-      return process.stderr;
+      opened.stderr ??= process.stderr.on('error', ignoreClosedPipe);
+      return opened.stderr;
     },
     async openLog(isShared) {
       const { LogStream } = await import('./log-stream.ts');

@@ -164,7 +164,7 @@ interface CoverageProps {
   queriedFrom: number;
 }
 
-/** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00`, and why if hours are missing. */
+/** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00 (whole hours)`; why, if hours are missing. */
 function Coverage({ name, list, queriedFrom }: CoverageProps) {
   const { view, zone } = useApp();
   const { attacks, from, to, shortened } = list;
@@ -177,7 +177,7 @@ function Coverage({ name, list, queriedFrom }: CoverageProps) {
           `${formatCount(attacks)} ${attacks === 1 ? 'attack' : 'attacks'}${filterText(view)}`,
           distinctText(name, list),
         ];
-  if (isComplete) return <>{(attacks === 0 ? parts : [...parts, hours]).join(', ')}</>;
+  if (isComplete) return <>{(attacks === 0 ? parts : [...parts, `${hours} (whole hours)`]).join(', ')}</>;
   return (
     <>
       {parts.join(', ')}

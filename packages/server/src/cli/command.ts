@@ -62,10 +62,17 @@ function systemErrorMessage(error: unknown): string | null {
   const { code, path } = error as NodeJS.ErrnoException;
   if (code === undefined || path === undefined) return null;
   if (code === 'EACCES' || code === 'EPERM')
-    return `permission denied for ${path}: run this command as the user that runs the server`;
+    return `permission denied for ${path}: use another path, or run this command as a user with access, such as the one that runs the server`;
   if (code === 'ENOENT') return `${path} does not exist`;
   if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: use a directory`;
   return null;
+}
+
+/** Why the file with this name cannot be read. */
+export function readProblem(name: string, code: string): string {
+  if (code === 'ENOENT') return `${name} does not exist`;
+  if (code === 'EISDIR') return `${name} is a directory, not a file`;
+  return `cannot read ${name}: ${code === 'EACCES' || code === 'EPERM' ? 'permission denied' : code}`;
 }
 
 async function isUserError(error: unknown): Promise<boolean> {

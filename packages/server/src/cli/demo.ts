@@ -30,12 +30,12 @@ export const demoCommand = command({
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {
+    const isNew = !isInitialised(data);
+    if (!isNew) await checkIsFree(data);
     // Checked before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
     else await checkCanListen('--listen', values.listen);
-    const isNew = !isInitialised(data);
     if (isNew) await initialise({ store: 'lmdb', data }, DEFAULT_NAMES, generatePassword(), io);
-    else await checkIsFree(data);
     return withInstallation({ store: 'lmdb', data }, io, async (installation) => {
       const project = installation.identity.administration.projectNamed(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
@@ -156,23 +156,21 @@ async function printWelcome(
     { address: '', via: 'api' },
   );
   if (typeof login === 'string') throw new Error(`the demo cannot log in: ${login}`);
-  const now = io.now();
-  const day = `from=${now - DAY_S * 1_000}&to=${now}`;
   const curl = (path: string) =>
-    `curl -H 'X-Auth-Token: ${login.text}' '${address}/v1/${project}/waf/event/${path}'`;
+    `curl -H "X-Auth-Token: $TOKEN" "$URL/v1/$PROJECT/waf/event/${path}?recent=yesterday"`;
   const lines = [
     '',
     `login    user ${DEFAULT_NAMES.user}, domain ${DEFAULT_NAMES.domain}, password ${password}`,
     `project  ${project}`,
     `console  ${address}/console/`,
     '',
-    'Requests and attacks of the last 24 hours, by minute:',
+    'Query the API from another terminal: attacks of yesterday by category, then requests and attacks over time.',
     '',
-    curl(`timeline?${day}`),
-    '',
-    'Attacks by category:',
-    '',
-    curl(`attack/type?${day}`),
+    `URL=${address}`,
+    `PROJECT=${project}`,
+    `TOKEN=${login.text}`,
+    curl('attack/type'),
+    curl('timeline'),
     '',
     'New events keep arriving. Press Ctrl-C to stop the demo.',
   ];

@@ -6,7 +6,7 @@ import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
+import { command, type Io, printLine, readProblem, UserError } from './command.ts';
 import { JSON_OUTPUT } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
@@ -31,7 +31,7 @@ export const explainCommand = command({
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === undefined) throw error;
-      throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
+      throw new UserError(readProblem(file, code));
     }
     for (const each of reader.flush()) printer.print(null, each);
     printer.end();

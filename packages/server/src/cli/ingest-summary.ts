@@ -1,11 +1,13 @@
 /** Counts what became of the lines of a run, and prints it at the end. */
-import { CATEGORIES, DROP_REASONS } from '../event.ts';
-import { type Drop, FIRST_DROPS_MAX, type Outcome } from '../ingest/batch-reader.ts';
+import { CATEGORIES, DROP_FIXES, DROP_REASONS } from '../event.ts';
+import { type Drop, FIRST_DROPS_MAX, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
 import type { FileProgress } from '../ingest/file.ts';
+import { iso } from '../store/retention.ts';
 import { type Io, printLine } from './command.ts';
 
 export class IngestSummary {
   readonly #io: Io;
+  readonly #limits: ReadLimits;
   readonly #startedAt: number;
   #accepted = 0;
   #seen = 0;
@@ -20,8 +22,9 @@ export class IngestSummary {
   #firstDrops: (Drop & { file: string })[] = [];
   #unfinished: string[] = [];
 
-  constructor(io: Io) {
+  constructor(io: Io, limits: ReadLimits) {
     this.#io = io;
+    this.#limits = limits;
     this.#startedAt = io.now();
   }
 
@@ -51,7 +54,8 @@ export class IngestSummary {
   print(): void {
     const { stdout, stderr, now } = this.#io;
     for (const { file, line, reason, text } of this.#firstDrops) {
-      printLine(stderr, `${file}, line ${line}: ${DROP_REASONS[reason]}: ${text}`);
+      const place = line === 0 ? file : `${file}, line ${line}`;
+      printLine(stderr, `${place}: ${DROP_REASONS[reason]}${text === '' ? '' : `: ${text}`}`);
     }
     for (const place of this.#unfinished) printLine(stderr, `${place}: incomplete, left for the next run`);
     const seconds = Math.max(now() - this.#startedAt, 1) / 1_000;
@@ -68,17 +72,37 @@ export class IngestSummary {
     if (this.#seen > 0) row('read before', this.#seen);
     // A follower does not know how many lines it has read.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
+    this.#printWrongTimes();
     this.#printWhyNothing();
+  }
+
+  /** Not shown by `explain`, which does not know the store. */
+  #printWrongTimes(): void {
+    const { stderr, now } = this.#io;
+    const { retentionMs, horizon = 0 } = this.#limits;
+    const tooOld = this.#dropped.get('too_old') ?? 0;
+    const oldest = now() - retentionMs;
+    if (tooOld > 0) {
+      const why =
+        horizon > oldest
+          ? `before ${iso(horizon)}, the horizon of this store. To count them, raise --retention ` +
+            "of the server, move the horizon back with 'wafstat horizon --set TIME',"
+          : `before ${iso(oldest)}, the limit of --retention. To count them, raise --retention ` +
+            'of this command and of the server,';
+      printLine(stderr, `Records too old: ${tooOld}. They are ${why} and use another --source.`);
+    }
+    const inFuture = this.#dropped.get('in_future') ?? 0;
+    if (inFuture > 0) printLine(stderr, `Records in the future: ${inFuture}. ${DROP_FIXES.in_future}`);
   }
 
   #printWhyNothing(): void {
     if (this.#accepted > 0) return;
-    if (this.#dropped.size > 0) {
+    if ([...this.#dropped.keys()].some((reason) => reason !== 'too_old' && reason !== 'in_future')) {
       printLine(
         this.#io.stderr,
         "No line was counted. 'wafstat explain FILE' shows why; --pattern describes a custom log format.",
       );
-    } else if (this.#seen > 0) {
+    } else if (this.#dropped.size === 0 && this.#seen > 0) {
       printLine(
         this.#io.stderr,
         'All lines were read before. Each line is read once per source, even if it was dropped: ' +

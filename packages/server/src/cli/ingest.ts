@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
-import type { Outcome } from '../ingest/batch-reader.ts';
+import type { Outcome, ReadLimits } from '../ingest/batch-reader.ts';
 import { decompress, FileChanged, openLog, PlainFile } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
@@ -14,7 +14,7 @@ import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, printLine, progressBar, UserError } from './command.ts';
+import { command, type Io, printLine, progressBar, readProblem, UserError } from './command.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
@@ -72,17 +72,16 @@ export const ingestCommand = command({
     setFlagsFromString(OPTIMIZE_LATER);
     const left = { bytes: 0 };
     for (const file of files) left.bytes += await readableBytes(file);
-    const parsers = new ParserThreads(
-      parserSetup(readerOptions(values), readLimits(values)),
-      parserThreads(),
-    );
     return withProject(values, io, async (opened, project) => {
+      // Known to the readers, so that they report the lines that the store would not count.
+      const limits = { ...readLimits(values), horizon: (await opened.retention()).horizon };
+      const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
         ? opened
         : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
-      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
-      const summary = new IngestSummary(io);
+      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      const summary = new IngestSummary(io, limits);
       const errors: UserError[] = [];
       try {
         for (const file of files) {
@@ -90,12 +89,13 @@ export const ingestCommand = command({
           if (error !== null) errors.push(error);
         }
       } finally {
+        await parsers.close();
         // Printed even after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
       return errors.length > 0 || io.stop.aborted ? 1 : 0;
-    }).finally(() => parsers.close());
+    });
   },
 });
 
@@ -107,8 +107,11 @@ export const followCommand = command({
   check: patternProblems,
   run: (values, files, io) => {
     const followAll = async (store: Store, project: string) => {
-      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
-      const summary = new IngestSummary(io);
+      const limits = readLimits(values);
+      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      // For the summary only: the horizon may move back while the command runs.
+      const state = await store.retention().catch(() => null);
+      const summary = new IngestSummary(io, { ...limits, horizon: state?.horizon });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
@@ -141,11 +144,12 @@ function parserThreads(): number {
 function logSource(
   store: Store,
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
+  read: ReadLimits,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
   const { project, source, format, hosts, hostsMax, sourcesMax } = values;
   const limits = {
-    ...readLimits(values),
+    ...read,
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
   };
@@ -158,7 +162,7 @@ function logSource(
 function readLimits({
   retention,
   attackSources,
-}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>) {
+}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>): ReadLimits {
   return { retentionMs: retention, attackSources };
 }
 
@@ -226,17 +230,17 @@ function ingestError(error: unknown, name: string): UserError {
     return new UserError(
       `${name} is damaged or truncated gzip (${message}); the lines before the damage are counted`,
     );
-  if (code?.startsWith('E')) return new UserError(`cannot read ${name}: ${code}`);
+  if (code?.startsWith('E')) return new UserError(readProblem(name, code));
   throw error;
 }
 
 /** The size of the file; 0 if it is unknown. */
 async function readableBytes(file: string): Promise<number> {
   if (file === '-') return 0;
-  const stats = await stat(file).catch(({ code }: NodeJS.ErrnoException) => {
-    throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
+  const stats = await stat(file).catch(({ code = 'unknown error' }: NodeJS.ErrnoException) => {
+    throw new UserError(readProblem(file, code));
   });
-  if (stats.isDirectory()) throw new UserError(`${file} is a directory, not a file`);
+  if (stats.isDirectory()) throw new UserError(readProblem(file, 'EISDIR'));
   return stats.size;
 }
 

@@ -14,8 +14,10 @@ export const FIRST_DROPS_MAX = 10;
 const DROP_EXCERPT_LENGTH_MAX = 200;
 
 export interface Drop {
+  /** If the record was complete only at the end of the lines: the last of them; 0 if there were none. */
   line: number;
   reason: DropReason;
+  /** '' at the end of the lines. */
   text: string;
 }
 
@@ -56,6 +58,8 @@ type Flush = 'all' | 'aged' | 'request' | 'nothing';
 /** What affects the reading of lines besides the reader and the time. */
 export interface ReadLimits {
   retentionMs: number;
+  /** Earlier events are dropped, too: the store would not count them. */
+  horizon?: number | undefined;
   /** What to keep of client addresses: all (the default), their network, or nothing. */
   attackSources?: 'full' | 'prefix' | 'off' | undefined;
 }
@@ -87,12 +91,18 @@ export class BatchReader {
       hosts: new Map(),
       lineEnds: 0,
     };
-    if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
-    else for (const line of lines) this.#readLine(line, reader, read, now);
+    let last = 0;
+    if (lines instanceof LineBlock) last = yield* this.#readBlock(lines, reader, read, now);
+    else {
+      for (const line of lines) {
+        this.#readLine(line, reader, read, now);
+        last = line.number;
+      }
+    }
     if (flush !== 'nothing') {
       const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
       const pending = reader.flush(before, flush === 'request' ? now : before);
-      for (const parsed of pending) this.#add(read, parsed, 0, '', now);
+      for (const parsed of pending) this.#add(read, parsed, last, '', now);
     }
     return read;
   }
@@ -107,16 +117,19 @@ export class BatchReader {
     for (const parsed of results) this.#add(read, parsed, number, text ?? '', now);
   }
 
-  /** The same result as line by line, but most access lines are counted from their bytes, which is far faster. */
+  /**
+   * The same result as line by line, but most access lines are counted from their bytes, which is far faster. Returns the
+   * number of the last line.
+   */
   *#readBlock(
     { bytes, first }: LineBlock,
     reader: LineReader,
     read: ReadLines,
     now: number,
-  ): Generator<void, void> {
+  ): Generator<void, number> {
     const { records, outcome, hosts } = read;
     const access = new AccessLines(bytes, records, {
-      earliest: now - this.#limits.retentionMs,
+      earliest: this.#earliest(now),
       latest: now + FUTURE_MS_MAX,
       host: reader.host,
       onHost(host) {
@@ -148,6 +161,7 @@ export class BatchReader {
     // Counting them once more would take a sixth of the time of an access line.
     const lines = access.taken + others;
     read.lineEnds = lines > 0 && !endsWithLineEnd(bytes) ? lines - 1 : lines;
+    return first + Math.max(0, lines - 1);
   }
 
   #add(
@@ -187,8 +201,13 @@ export class BatchReader {
   }
 
   #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
-    if (time < now - this.#limits.retentionMs) return 'too_old';
+    if (time < this.#earliest(now)) return 'too_old';
     return time > now + FUTURE_MS_MAX ? 'in_future' : null;
+  }
+
+  #earliest(now: number): number {
+    const { retentionMs, horizon } = this.#limits;
+    return Math.max(now - retentionMs, horizon ?? Number.NEGATIVE_INFINITY);
   }
 }
 

@@ -57,9 +57,9 @@ export interface ParserSetup {
 
 export function parserSetup(options: ReaderOptions, limits: ReadLimits): ParserSetup {
   const { format, host, zone, overrides, pattern } = options;
-  const { retentionMs, attackSources } = limits;
+  const { retentionMs, horizon, attackSources } = limits;
   return {
-    limits: { retentionMs, attackSources },
+    limits: { retentionMs, horizon, attackSources },
     format,
     host,
     zone: zone?.name,

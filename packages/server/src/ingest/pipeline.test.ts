@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import type { Outcome } from './batch-reader.ts';
+import { LineBlock } from './lines.ts';
 import { Pipeline } from './pipeline.ts';
 import { createReader } from './reader.ts';
 
@@ -41,6 +42,21 @@ test('events one millisecond older than the retention time or later than a day a
     [5, 'too_old'],
   ]);
   expect((await store.sources('p'))[0]).toMatchObject({ events: 2, dropped: { too_old: 2, in_future: 1 } });
+});
+
+test('a record that ends with the lines is reported with the number of the last line', async () => {
+  const pipeline = new Pipeline(
+    memoryStore(() => NOW),
+    { retentionMs: DAY_MS, hostsMax: 1 },
+    () => NOW,
+  );
+  const texts = ['--5d8f3a21-A--', '[01/Jul/2026:00:00:00 +0000] 1 192.0.2.1 1 192.0.2.2 80'];
+  const block = new LineBlock(Buffer.from(`${texts.join('\n')}\n`), 8);
+  const lines = texts.map((text, i) => ({ number: 8 + i, text }));
+  for (const given of [lines, block]) {
+    const { outcome } = pipeline.read(given, createReader({ format: 'auto' }), 'all');
+    expect(outcome.first_drops).toEqual([{ line: 9, reason: 'unfinished_record', text: '' }]);
+  }
 });
 
 test('new host names are registered up to the limit; other traffic counts in the project only', async () => {

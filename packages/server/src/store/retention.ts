@@ -145,7 +145,7 @@ export function retainFor(
 }
 
 /** A wrong clock may be out of the range of Date. */
-function iso(time: number): string {
+export function iso(time: number): string {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();
 }

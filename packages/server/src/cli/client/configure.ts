@@ -84,7 +84,7 @@ async function complete(
 const parseKind = oneOf<Credentials['kind']>('key', 'password', 'token');
 
 async function promptCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
-  const label = 'authenticate with key, password, token';
+  const label = 'authenticate with key, password or token';
   const kind = parseKind(
     await prompt(io, label, { suggestion: saved?.kind ?? 'password', parse: parseKind }),
   );

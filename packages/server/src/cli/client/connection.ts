@@ -66,7 +66,7 @@ const SECRETS = {
 /** Options that each stand for one way to authenticate. */
 export const METHODS = ['ak', 'user', 'token'] as const;
 type Method = (typeof METHODS)[number];
-const METHOD_CHOICES = '--ak with --sk-stdin, --user with --password-stdin, --token';
+const METHOD_CHOICES = '--ak with --sk-stdin, --user with --password-stdin';
 
 const DEPENDENT_OPTIONS = [
   ['skStdin', 'ak'],
@@ -91,7 +91,9 @@ export function missingOptions(source: ConnectionSource, alternative: string): s
     .filter((name) => source(name) === undefined)
     .map((name) => `${nameOf(CONNECTION_OPTIONS[name])} is required${alternative}`);
   if (methodsOf(source).length === 0)
-    problems.push(`credentials are required: use ${METHOD_CHOICES}${alternative}`);
+    problems.push(
+      `credentials are required: use ${METHOD_CHOICES}, ${alternative === '' ? 'or ' : ''}--token${alternative}`,
+    );
   return problems;
 }
 

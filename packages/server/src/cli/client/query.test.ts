@@ -653,7 +653,9 @@ describe('profiles', () => {
       (await run(query, { env: { WAFSTAT_TOKEN: 'x', WAFSTAT_URL: 'http://127.0.0.1:9' } })).status,
     ).toBe(0);
     expect((await run([...query, '--token', 'x'])).err).toContain('WAF.9001');
-    expect((await run([...query, '--url', 'http://127.0.0.1:9'])).err).toContain('http://127.0.0.1:9/');
+    const { err } = await run([...query, '--url', 'http://127.0.0.1:9']);
+    expect(err).toContain('http://127.0.0.1:9/');
+    expect(err).toContain('ECONNREFUSED 127.0.0.1:9 (is the service running?)');
   });
 
   test('keep what is not changed', async () => {
@@ -688,7 +690,7 @@ describe('profiles', () => {
       status: 2,
       err:
         'wafstat: --project (or WAFSTAT_PROJECT) is required\n' +
-        'wafstat: credentials are required: use --ak with --sk-stdin, --user with --password-stdin, --token\n',
+        'wafstat: credentials are required: use --ak with --sk-stdin, --user with --password-stdin, or --token\n',
     });
   });
 
@@ -705,7 +707,7 @@ describe('profiles', () => {
     await answer('URL: ', 'nowhere');
     await answer('URL: ', url);
     await answer('project (ID or name): ', project);
-    await answer('authenticate with key, password, token [password]: ', 'password');
+    await answer('authenticate with key, password or token [password]: ', 'password');
     await answer('user: ', 'admin');
     await answer('domain [default]: ', '');
     await answer('password: ', PASSWORD);
