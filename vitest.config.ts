@@ -6,9 +6,11 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 import { POSTGRES } from './test/postgres-server.ts';
 
+const FREE_BYTES_MIN = 4 * 2 ** 30;
+
 /**
- * Temporary files are in memory where that is large enough and may hold programs and devices, as a small Debian has them:
- * tests wait for the disk less (lmdb.test.ts takes two thirds of the time), and databases no longer search it for inodes.
+ * Temporary files are in memory if /dev/shm has enough space and programs can run from it: tests wait for the disk less
+ * (lmdb.test.ts takes two thirds of the time), and databases no longer search it for inodes.
  */
 if (mayHoldFiles('/dev/shm')) process.env.TMPDIR = '/dev/shm';
 
@@ -17,9 +19,9 @@ function mayHoldFiles(directory: string): boolean {
   const mount = readFileSync('/proc/mounts', 'utf8').match(
     new RegExp(`^\\S+ ${directory} tmpfs (\\S+)`, 'm'),
   );
-  if (mount === null || /noexec|nodev/.test(mount[1] ?? '')) return false;
+  if (mount === null || /noexec/.test(mount[1] ?? '')) return false;
   const { bavail, bsize } = statfsSync(directory);
-  return bavail * bsize > 4 * 2 ** 30;
+  return bavail * bsize > FREE_BYTES_MIN;
 }
 
 /** Files share a worker process: loading the modules for each file takes longer than many of them run. */
@@ -56,9 +58,9 @@ const ON_POSTGRES = {
 /** Keystone needs 155 Debian packages, so its tests run only where it is installed. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
-/** Long files first, and short unit tests last, so that no worker idles at the end. */
+/** Long files run first and short unit tests last, so that no worker idles at the end. */
 const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'postgres', 'console', 'unit'];
-/** By project, the longest first. */
+/** The files of each project that take longest, in the order in which they run. */
 const LONG_FILES = [
   ...['clickhouse', 'clickhouse-current', 'postgres', 'clickhouse-service', 'clickhouse-trouble'],
   ...['postgres-service', 'postgres-faults', 'postgres-cluster', 'postgres-identity'],

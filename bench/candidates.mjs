@@ -1,8 +1,8 @@
 /** Starts all candidates, each in its own process, and checks that all return the same responses. */
 import { join } from 'node:path';
+import { PEERS } from './data.mjs';
 import { bench, wafstat } from './paths.mjs';
 import { token, withoutCache, withSignature, withToken } from './requests.mjs';
-import { PEERS } from './rows.mjs';
 
 export function startService(processes, data, ...args) {
   // Default settings, except for the access log: the limit and the peers write none.

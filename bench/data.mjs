@@ -3,6 +3,9 @@ export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
+/** The databases that the service is compared with: modules in bench/peers/. */
+export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
+
 /** In the order of CATEGORIES in packages/server/src/event.ts. */
 export const CATEGORIES =
   'xss,sqli,cmdi,cc,custom,illegal,lfi,robot,antitamper,rfi,vuln,whiteblackip,webshell'.split(',');

@@ -3,9 +3,8 @@ import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { installComponents } from '../scripts/components.mjs';
-import { dataSets } from './data.mjs';
+import { dataSets, PEERS } from './data.mjs';
 import { bench, root, wafstat } from './paths.mjs';
-import { PEERS } from './rows.mjs';
 
 const COMPONENTS = [
   { package: 'wrk', probe: ['which', 'wrk'] },

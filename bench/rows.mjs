@@ -1,6 +1,5 @@
 /** Turns measurements into rows of the table: a name, one number per round or a note, and the goal if there is one. */
-
-export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
+import { PEERS } from './data.mjs';
 
 const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
 /** The share of the limit. */
@@ -17,7 +16,7 @@ export function goalRows(figures) {
   const add = (name, values, goal) => rows.push({ name, values, goal });
   const addRatio = (query, speeds, ours, other, at_least) => {
     const ratios = speeds[ours].map((per_s, round) => per_s / speeds[other][round]);
-    // In a round without a response of the other there is no ratio.
+    // If the other candidate answered nothing in a round, that round has no ratio.
     add(`${query}: ${ours} / ${other}`, ratios.filter(Number.isFinite), at_least && { at_least });
   };
   const addPeerRatio = (query, speeds, ours) => {

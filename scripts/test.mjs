@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { installComponents } from './components.mjs';
 
@@ -24,21 +25,33 @@ count(missing.length === 0 || !isCi);
 await engine;
 
 if (count(await setup)) {
-  console.log('\n== lint and tests');
-  const lint = run(root, 'node_modules/.bin/biome', 'check', '--error-on-warnings');
+  console.log('\n== tests');
+  const lint = collect(root, 'node_modules/.bin/biome', 'check', '--error-on-warnings');
   await runTests();
-  count(await lint);
+  const { ok, output } = await lint;
+  console.log(`\n== lint\n${output}`);
+  count(ok);
 }
 console.log(`\n${passed} passed, ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);
 
 /** Resolves to whether the command succeeded. */
 function run(cwd, command, ...args) {
-  const child = spawn(command, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] });
+  return succeeded(spawn(command, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] }));
+}
+
+function succeeded(child) {
   return new Promise((resolve) => {
     child.on('error', () => resolve(false));
     child.on('close', (status) => resolve(status === 0));
   });
+}
+
+/** Like `run`, but resolves to the output, too, instead of printing it into that of another command. */
+async function collect(cwd, command, ...args) {
+  const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  const [stdout, stderr, ok] = await Promise.all([text(child.stdout), text(child.stderr), succeeded(child)]);
+  return { ok, output: `${stdout}${stderr}` };
 }
 
 /** Counts a check outside vitest as one test. */

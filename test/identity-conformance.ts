@@ -128,6 +128,18 @@ export function identityConformance(
       await other.close();
     });
 
+    test('refresh tells whether another process has changed something, and shows it', async () => {
+      const { store, another } = await start();
+      const other = await another();
+      await store.refresh();
+      store.changes();
+      await other.change((write) => write.put('domain', domain('9')));
+      expect(await store.refresh()).toBe(true);
+      expect(store.domain('d9')).toEqual(domain('9'));
+      expect(await store.refresh()).toBe(false);
+      await other.close();
+    });
+
     test('a change that throws changes nothing, and is not seen by anyone', async () => {
       const { store, another } = await start();
       const other = await another();
@@ -296,6 +308,24 @@ export function identityConformance(
       for (const [change, unknown] of changes)
         await expect(change()).rejects.toThrow(new RegExp(`^unknown (project or )?domain '${unknown}'$`));
       expect([...store.records()]).toEqual(before);
+      await other.close();
+    });
+
+    test('roles in a project that another process has deleted can be removed', async () => {
+      const { store, audit, another } = await start();
+      const other = await another();
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        for (const id of ['1', '2']) write.put('project', project(id));
+        write.put('user', { ...user('1'), roles: { p1: ['reader'], p2: ['reader'] } });
+      });
+      await other.refresh();
+      const scopes = other.projects().map(({ id }) => id);
+      await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
+      const roles = { p1: ['ingest' as const], p2: [] };
+      await administrationOf(other, audit).changeUser('u1', { roles: { scopes, roles } });
+      await store.refresh();
+      expect(store.user('u1')?.roles).toEqual(roles);
       await other.close();
     });
 

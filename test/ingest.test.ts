@@ -1,6 +1,7 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, createWriteStream, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,7 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
+import { FileChanged, openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
@@ -408,8 +409,8 @@ async function ingestWithProfiles(name: string, file: string) {
 }
 
 describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
-  /** A program whose threads fail at their third chunk, and the file that shows it. */
-  function failingProgram(name: string) {
+  /** A program whose threads fail at this chunk of theirs, and the file that shows it. */
+  function failingProgram(name: string, chunk: number) {
     const failed = sandbox.path(`${name}.failed`);
     // Runs in every thread before its program.
     const preload = sandbox.write(
@@ -417,7 +418,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
       `const { isMainThread, parentPort } = require('node:worker_threads');
       let tasks = 0;
       if (!isMainThread) parentPort.on('message', () => {
-        if (++tasks < 3) return;
+        if (++tasks < ${chunk}) return;
         require('node:fs').writeFileSync(${JSON.stringify(failed)}, '');
         throw Object.assign(new Error('out of memory'), { code: 'ERR_WORKER_OUT_OF_MEMORY' });
       });`,
@@ -427,7 +428,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
 
   test('a file is read again without threads, and standard input after it, too', async () => {
     const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
-    const { failed, program } = failingProgram('file');
+    const { failed, program } = failingProgram('file', 1);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, file, '-'];
     const stdin = ndjson([{ time: NOW, host: 'stdin.example' }]).repeat(100);
     const { status, stdout, stderr } = await sandbox.start(args, { program, stdin }).end();
@@ -443,7 +444,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, pipe];
     const block = Buffer.from(`${largeLog()}\n`);
-    const { failed, program } = failingProgram('pipe');
+    const { failed, program } = failingProgram('pipe', 3);
     const first = sandbox.start(args, { program });
     let blocks = 0;
     // Until threads read it, however long they take to start.
@@ -481,6 +482,32 @@ test('threads can be closed while one waits for another that has failed', async 
   expect(threads.capacity(0)).toBe(0);
   await threads.close();
   await expect(threads.parse({ ...task, content: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
+});
+
+test.each([
+  ['truncated', 20],
+  ['overwritten', 7],
+])('threads continue after a file was %s', async (_how, length) => {
+  const threads = new ParserThreads(parserSetup({ format: 'auto' }, { retentionMs: 365 * DAY_MS }), 2);
+  const file = await open(sandbox.write('changed.log', 'line\n12345'), 'r');
+  try {
+    threads.start();
+    await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
+    const content = { fd: file.fd, position: 0 };
+    const task = { content, length: 5, linesStart: 0, firstNumber: 1, now: NOW, after: '' };
+    const [before, changed, waiting] = [
+      threads.parse(task),
+      threads.parse({ ...task, length, after: null }),
+      threads.parse({ ...task, after: null }),
+    ];
+    await expect(changed).rejects.toThrow(FileChanged);
+    await waiting;
+    expect(await threads.parse(task)).toEqual(await before);
+    expect(threads.capacity(0)).toBeGreaterThan(0);
+  } finally {
+    await threads.close();
+    await file.close();
+  }
 });
 
 /** 16 MB: lines of an access log, events, and lines that are dropped. */

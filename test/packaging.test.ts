@@ -27,13 +27,16 @@ const has = (program: string) =>
   process.env.CI === 'true' || spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
 const isRoot = process.getuid?.() === 0;
 
+/** A Debian has devices, such as /dev/null, which /dev/shm forbids on most machines (`nodev`). */
+const DIRECTORY_WITH_DEVICES = '/var/tmp';
 const sandbox = new Sandbox();
+const debian = new Sandbox(DIRECTORY_WITH_DEVICES);
 const out = sandbox.path('dist');
 const started: Process[] = [];
 
 afterAll(async () => {
   await Promise.all(started.map((each) => each.kill()));
-  await sandbox.clear();
+  await Promise.all([sandbox.clear(), debian.clear()]);
 });
 
 function build(...args: string[]) {
@@ -121,14 +124,14 @@ describe('npm tarball', () => {
 describe.runIf(isRoot && architecture && has('mmdebstrap') && has('systemd-analyze'))(
   'Debian package',
   () => {
-    const root = sandbox.path('root');
+    const root = debian.path('root');
     const inRoot = (...args: string[]) =>
       run('chroot', [root, ...args], { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' });
     const exists = (path: string) => existsSync(join(root, path));
     const admin = ['/usr/sbin/chroot', root, '/usr/sbin/wafstat-admin'] as const;
     const install = async (of: string) => {
       const name = `wafstat_${of}_${architecture}.deb`;
-      renameSync(join(out, name), join(root, 'var/cache', name));
+      await run('mv', [join(out, name), join(root, 'var/cache', name)]);
       return inRoot('dpkg', '--install', `/var/cache/${name}`);
     };
     const listed = () => inRoot('wafstat-admin', 'host', 'list', '--project', 'default');
@@ -226,7 +229,9 @@ async function cleanDebian(): Promise<string> {
     // The hook saves installing Perl, which a package that merges /bin into /usr needs: a quarter of the time.
     const options = ['--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr', '--dpkgopt=force-unsafe-io'];
     const packages = '--include=usr-is-merged,adduser,libstdc++6';
-    await run('mmdebstrap', ['--variant=essential', ...options, packages, release, made]);
+    await run('mmdebstrap', ['--variant=essential', ...options, packages, release, made], {
+      TMPDIR: DIRECTORY_WITH_DEVICES,
+    });
     renameSync(made, archive);
   }
   return archive;

@@ -209,28 +209,32 @@ function newCluster(): string {
     '--locale=C',
     '--no-sync',
   ];
+  const user = asUser();
+  // The archive stores the owner of the files, which tar restores if root extracts it.
   const key = createHash('sha256')
-    .update(JSON.stringify([programs, PASSWORD, options]))
+    .update(JSON.stringify([programs, PASSWORD, options, user.uid ?? process.getuid?.()]))
     .digest('hex');
   const archive = fileURLToPath(new URL(`../.cache/postgres-${key.slice(0, 8)}.tar`, import.meta.url));
   if (existsSync(archive)) return archive;
   const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
-  const user = asUser();
-  const passwordFile = join(root, 'password');
-  writeFileSync(passwordFile, PASSWORD);
-  mkdirSync(join(root, 'data'), { mode: 0o700 });
-  for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
-  const where = [`--pwfile=${passwordFile}`, '-D', join(root, 'data')];
-  execFileSync(join(programs ?? '', 'initdb'), [...options, ...where], {
-    ...user,
-    cwd: root,
-    stdio: 'ignore',
-  });
-  mkdirSync(dirname(archive), { recursive: true });
-  const made = `${archive}.${process.pid}`;
-  execFileSync('tar', ['--create', '--file', made, '--directory', root, 'data']);
-  renameSync(made, archive);
-  rmSync(root, { recursive: true });
+  try {
+    const passwordFile = join(root, 'password');
+    writeFileSync(passwordFile, PASSWORD);
+    mkdirSync(join(root, 'data'), { mode: 0o700 });
+    for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
+    const where = [`--pwfile=${passwordFile}`, '-D', join(root, 'data')];
+    execFileSync(join(programs ?? '', 'initdb'), [...options, ...where], {
+      ...user,
+      cwd: root,
+      stdio: 'ignore',
+    });
+    mkdirSync(dirname(archive), { recursive: true });
+    const made = `${archive}.${process.pid}`;
+    execFileSync('tar', ['--create', '--file', made, '--directory', root, 'data']);
+    renameSync(made, archive);
+  } finally {
+    rmSync(root, { recursive: true });
+  }
   return archive;
 }
 

@@ -35,12 +35,17 @@ export const describeEmbedded: (name: string, define: () => void) => void =
   inject('postgresUrl') === undefined ? describe : () => {};
 
 export class Sandbox {
-  readonly directory = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
-  readonly data = join(this.directory, 'data');
+  readonly directory: string;
+  readonly data: string;
   /** Settings of the store for all commands of the sandbox. */
   readonly #store = storeOfRun();
   readonly #started: Process[] = [];
   #files = 0;
+
+  constructor(parent = tmpdir()) {
+    this.directory = mkdtempSync(join(parent, 'wafstat-test-'));
+    this.data = join(this.directory, 'data');
+  }
 
   start(args: readonly string[], options: StartOptions = {}): Process {
     const started = new Process(args, { ...options, env: { ...this.#store, ...options.env } });

@@ -60,7 +60,6 @@ export function durableStoreConformance(
 const OUR_LOGIC: readonly string[] = [
   'the order and the size of batches do not matter',
   'an event at an edge counts in the point that begins there',
-  'an event object that appears many times in a batch counts each time',
   'an event that stands for several log records counts them all',
   'an unknown category is an error that names it, and nothing of the batch is counted',
   'a chunk that has grown replaces its earlier state',

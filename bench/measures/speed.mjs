@@ -1,5 +1,5 @@
 /** The responses per second of every candidate under full load. */
-import { PEERS } from '../rows.mjs';
+import { PEERS } from '../data.mjs';
 import { generateLoad } from '../wrk.mjs';
 
 /** Returns `{query: {candidate: [responses per second, one per round]}}`. */

@@ -254,39 +254,13 @@ export function countTests({ test, fresh, runs }: Suite): void {
     expect(requests[0]).toBe(9_001_000_001);
   });
 
-  test('an event object that appears many times in a batch counts each time', async () => {
-    const { store } = await fresh();
-    const ids = await addHosts(store, 'p');
-    const many = { ...drawnAt(NOW), hostId: ids[0] ?? '', attack: 'sqli' as const, count: 700_000 };
-    const others = [drawnAt(NOW), { ...drawnAt(NOW - 1), hostId: 'unknown' }];
-    const repeated = [...Array(9).fill(many), ...Array(7).fill(others[0]), ...Array(5).fill(others[1]), many];
-    const events: Event[] = repeated.map((each: Event) => each);
-    expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
-      kind: 'appended',
-      beforeHorizon: 0,
-      withoutHost: 12,
-      unknownHosts: 5,
-    });
-    const series = (hosts?: string[]) =>
-      store.series({ project: 'p', hosts, edges: [NOW - 1, NOW, NOW + 1] });
-    expect([...(await series()).requests]).toEqual([5, 7_000_007]);
-    expect([...(await series([ids[0] ?? ''])).attacks]).toEqual([0, 7_000_000]);
-    await store.prune(NOW);
-    expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
-    expect((await store.sources('p'))[0]).toMatchObject({
-      events: 22 + 17,
-      without_host: 12 + 7,
-      dropped: { too_old: 5 },
-    });
-  });
-
   test('an event that stands for several log records counts them all', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
     const events: Event[] = [
-      { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, records: 9 },
-      { ...drawnAt(NOW), hostId: null, count: 7, records: 7 },
-      { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, records: 5 },
+      { ...drawnAt(NOW), hostId: ids[0] ?? '', count: 9, recordCount: 9 },
+      { ...drawnAt(NOW), hostId: null, count: 7, recordCount: 7 },
+      { ...drawnAt(NOW - 1), hostId: 'unknown', count: 10, recordCount: 5 },
     ];
     expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
       kind: 'appended',

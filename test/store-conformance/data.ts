@@ -110,7 +110,6 @@ export function linked(store: Store) {
   };
 }
 
-/** In one call: on ClickHouse, every change of the ledger takes several round trips. */
 export async function addHosts(store: Store, project: string): Promise<string[]> {
   const ids = await store.resolveHosts({ project, hostnames: HOSTNAMES, limit: 1_000 });
   return ids.map((id) => id ?? '');

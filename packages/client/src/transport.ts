@@ -24,7 +24,12 @@ type ErrorOrigin = Partial<Pick<WafstatError, 'status' | 'errorCode' | 'requestI
 /** The connection failed, and may work the next time. */
 class ConnectionError extends WafstatError {}
 
-export type Fetch = typeof fetch;
+/** What the client uses of a `Response`. */
+export interface FetchResponse extends Pick<Response, 'status' | 'text' | 'type'> {
+  headers: Pick<Headers, 'get'>;
+}
+/** The global `fetch`, or a function that can replace it here. */
+export type Fetch = (url: string, init: RequestInit) => Promise<FetchResponse>;
 export type Chunks = AsyncIterable<string | Uint8Array>;
 
 export interface ApiRequest {
@@ -43,7 +48,7 @@ export interface ApiResponse {
   /** Method and URL without the query, for error messages. */
   source: string;
   status: number;
-  headers: Headers;
+  headers: FetchResponse['headers'];
   body: string;
 }
 

@@ -7,14 +7,16 @@ import {
   PRESETS,
   type PresetName,
   previousRange,
+  previousShift,
   RANGE_DAYS_MAX,
   rangeProblem,
   resolveRange,
   type SelectedRange,
   shiftedRange,
+  type TimeRange,
   timeBefore,
 } from './time-range.ts';
-import { fixedZone, parseZone, startOfDay } from './zone.ts';
+import { fixedZone, parseZone, startOfDay, type Zone } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -39,11 +41,14 @@ test('each preset has the length that it names', () => {
   expect(range('90days')).toEqual({ from: Date.UTC(2026, 3, 17), to: NOW });
 });
 
+const rangeBefore = (selected: SelectedRange, range: TimeRange, zone: Zone) =>
+  previousRange(range, previousShift(selected, range, zone), zone);
+
 test('the previous range has the same length and does not overlap', () => {
   const spans = (Object.keys(PRESETS) as PresetName[]).map((preset) => ({ preset }));
   for (const selected of [...spans, { from: NOW - 5_000, to: NOW }]) {
     const range = resolveRange(selected, fixedZone(2 * HOUR_MS), NOW);
-    const before = previousRange(selected, range, fixedZone(2 * HOUR_MS));
+    const before = rangeBefore(selected, range, fixedZone(2 * HOUR_MS));
     expect(before.to - before.from).toBe(range.to - range.from);
     expect(before.to).toBeLessThanOrEqual(range.from);
   }
@@ -65,7 +70,7 @@ test('days begin at local midnight across a clock change', () => {
 
 test('half a day is compared with the same half of the day before', () => {
   const today = resolveRange({ preset: 'today' }, fixedZone(0), NOW);
-  expect(previousRange({ preset: 'today' }, today, fixedZone(0))).toEqual({
+  expect(rangeBefore({ preset: 'today' }, today, fixedZone(0))).toEqual({
     from: Date.UTC(2026, 6, 14),
     to: NOW - DAY_MS,
   });
@@ -134,7 +139,7 @@ test.each([
   const zone = parseZone(id);
   if (zone === null) throw new Error('the zone is unknown');
   const compared = (selected: SelectedRange) => {
-    const { from, to } = previousRange(selected, resolveRange(selected, zone, now), zone);
+    const { from, to } = rangeBefore(selected, resolveRange(selected, zone, now), zone);
     return [from, to].map((time) => `${day(time, zone)} ${clock(time, zone)}`).join(' to ');
   };
   expect(compared({ preset: 'yesterday' })).toBe(dayBefore);
@@ -154,7 +159,7 @@ test('whole days are compared with the whole days that end where they begin', ()
   fc.assert(
     fc.property(zones, firstDay, fc.integer({ min: 1, max: 100 }), (zone, first, days) => {
       const range = { from: startOfDay(first, zone), to: startOfDay(first + days, zone) };
-      expect(previousRange(range, range, zone)).toEqual({
+      expect(rangeBefore(range, range, zone)).toEqual({
         from: startOfDay(first - days, zone),
         to: range.from,
       });

@@ -54,20 +54,19 @@ export function rangeProblem({ from, to }: TimeRange): string | null {
   return null;
 }
 
-/** How far the previous period is back. Days are local: a clock change makes one of them longer or shorter. */
+/** How far back the previous period is. Days are local: a clock change makes one of them longer or shorter. */
 export type Shift = { days: number } | { lengthMs: number };
-
-export function previousShift(selected: SelectedRange, range: TimeRange, zone: Zone): Shift {
-  const days = wholeDays(selected, range, zone);
-  return days === null ? { lengthMs: range.to - range.from } : { days };
-}
 
 /**
  * Days that are not over are compared with the same hours of earlier days: a morning compared with the night before it
  * would only show the time of day.
  */
-export function previousRange(selected: SelectedRange, range: TimeRange, zone: Zone): TimeRange {
-  const shift = previousShift(selected, range, zone);
+export function previousShift(selected: SelectedRange, range: TimeRange, zone: Zone): Shift {
+  const days = wholeDays(selected, range, zone);
+  return days === null ? { lengthMs: range.to - range.from } : { days };
+}
+
+export function previousRange(range: TimeRange, shift: Shift, zone: Zone): TimeRange {
   return { from: timeBefore(range.from, shift, zone), to: timeBefore(range.to, shift, zone) };
 }
 
@@ -75,7 +74,7 @@ export function previousRange(selected: SelectedRange, range: TimeRange, zone: Z
 export function timeBefore(time: number, shift: Shift, zone: Zone): number {
   if ('lengthMs' in shift) return Math.max(0, time - shift.lengthMs);
   const { days } = shift;
-  // Midnight is not 0:00 where the clock skips that.
+  // On days when the clock skips 0:00, the day begins later, so subtracting 24 hours would miss its start.
   if (isStartOfDay(time, zone)) return Math.max(0, startOfDay(dayOf(time, zone) - days, zone));
   return Math.max(0, fromLocal(toLocal(time, zone) - days * DAY_MS, zone));
 }

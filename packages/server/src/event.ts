@@ -58,15 +58,15 @@ export interface Event {
   attack: Category | null;
   count: number;
   /** The log records that this event stands for, if there are several; `count` is the sum of theirs. */
-  records?: number | undefined;
+  recordCount?: number | undefined;
   details?: AttackDetails | undefined;
 }
 
 /** How many log records the events stand for. */
-export function countRecords(events: readonly Pick<Event, 'records'>[]): number {
-  let records = 0;
-  for (const event of events) records += event.records ?? 1;
-  return records;
+export function countRecords(events: readonly Pick<Event, 'recordCount'>[]): number {
+  let sum = 0;
+  for (const { recordCount = 1 } of events) sum += recordCount;
+  return sum;
 }
 
 /** What a log says about an attack besides its category. A field that the log does not have is absent. */

@@ -152,7 +152,7 @@ export class PreviousPeriods {
     const { selected, zone } = query;
     const statistics = statisticsQuery(query);
     const shift = previousShift(selected, statistics, zone);
-    const range = previousRange(selected, statistics, zone);
+    const range = previousRange(statistics, shift, zone);
     const key = JSON.stringify([query.project, range, shift, query.hosts, zone.id]);
     if (this.#period === null || this.#key !== key) {
       const client = query.api.client(query.project);

@@ -10,7 +10,7 @@ import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { VirtualGrid } from '../parts/virtual-grid.tsx';
 import { countsBetween } from '../points.ts';
-import { endsNow, previousRange, resolveRange, type TimeRange } from '../time-range.ts';
+import { endsNow, previousRange, previousShift, resolveRange, type TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { SORTS, type Sort, type View } from '../view.ts';
 
@@ -46,7 +46,7 @@ export function OverviewPage() {
     JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
     async (signal) => {
       const range = resolveRange(view.selectedRange, zone, now());
-      const before = previousRange(view.selectedRange, range, zone);
+      const before = previousRange(range, previousShift(view.selectedRange, range, zone), zone);
       const tiles = await Promise.all(
         projects.map((project) => readTiles(api, project, range, before, signal)),
       );

@@ -145,7 +145,7 @@ export class Administration {
   async addProject(domainId: string, name: string, enabled = true): Promise<Project> {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = { ...this.#newProject(domainId, name), enabled };
-      this.domain(domainId);
+      this.#checkDomain(domainId);
       checkIsNew('project', name, this.#store.projectByName(domainId, name));
       write.put('project', project);
       entry.object.id = project.id;
@@ -158,7 +158,7 @@ export class Administration {
     return this.#prepareChange('user.add', { type: 'user', name: given.name }, async () => {
       const user = await this.#newUser(given);
       return (write, entry) => {
-        this.domain(user.domain_id);
+        this.#checkDomain(user.domain_id);
         this.#checkScopes(user.roles);
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.put('user', user);
@@ -403,10 +403,15 @@ export class Administration {
     }
   }
 
-  /** In the transaction of the change: what the caller has checked may have been deleted meanwhile. */
+  /** Must run in the transaction of the change: what the caller has checked may have been deleted meanwhile. */
+  #checkDomain(id: string): void {
+    known('domain', id, this.#store.domain(id));
+  }
+
+  /** Like `#checkDomain`. Roles in a deleted project may be removed, with an empty list. */
   #checkScopes(roles: Roles): void {
-    for (const id of Object.keys(roles))
-      known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
+    const ids = Object.keys(roles).filter((id) => roles[id]?.length);
+    for (const id of ids) known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
   }
 
   /** Throws if no administrator who can sign in would remain in the domain. `after` is null if the user is deleted. */
@@ -469,7 +474,10 @@ export class Administration {
     return this.projectsWithRoles(user).filter(({ enabled }) => enabled);
   }
 
-  /** Also disabled ones. Reads the projects and domains that the roles name: an installation may have thousands of others. */
+  /**
+   * Includes disabled projects. Reads only the projects and domains that the roles name: an installation may have thousands
+   * of others.
+   */
   projectsWithRoles({ roles }: Pick<User, 'roles'>): Project[] {
     const ids = Object.keys(roles).filter((id) => roles[id]?.length);
     const found = ids.flatMap((id) => [this.#store.project(id) ?? [], this.#store.projectsIn(id)].flat());

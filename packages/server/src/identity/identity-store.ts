@@ -24,9 +24,9 @@ export type IdentityRecord = {
 }[keyof Records];
 
 /**
- * Several processes may use a store at the same time. Reads are synchronous and see one state for a whole event-loop turn.
- * This state is at most STALENESS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever
- * another process has revoked is then refused.
+ * Several processes may use a store at the same time. Reads are synchronous. Each sees a committed state, which is at most
+ * about a millisecond old in LMDB. In PostgreSQL it is at most STALENESS_MS_MAX old, provided that `confirm` was awaited when
+ * the request arrived: whatever another process has revoked is then refused. Two reads may see different states.
  */
 export interface IdentityStore {
   domain(id: string): Domain | undefined;
@@ -59,7 +59,10 @@ export interface IdentityStore {
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
-  /** A number that every change, by any process, makes different from all earlier ones. Caches are valid until it changes. */
+  /**
+   * A number that every change, by any process, makes different from all earlier ones. Caches are valid until it
+   * changes: an entry that is read after the number may be newer than it, never older.
+   */
   changes(): number;
 
   /**

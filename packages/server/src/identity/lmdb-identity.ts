@@ -69,6 +69,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
 
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
   const changes = new ChangeCounter(countChanges, () => db.root.resetReadTxn());
+  let seenChanges = 0;
   const writer = createWriter(db, audit);
   const committer = new Committer({
     path,
@@ -137,10 +138,16 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
       return typeof id === 'number' ? id : undefined;
     },
     setStatisticsFileId: (id) => commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
-    changes: () => changes.get(),
-    // Every read sees the last commit of any process.
+    changes() {
+      seenChanges = changes.get();
+      return seenChanges;
+    },
     confirm: () => undefined,
-    refresh: async () => false,
+    async refresh() {
+      const before = seenChanges;
+      seenChanges = changes.renew();
+      return seenChanges !== before;
+    },
     change: (action) =>
       committer
         .run(() => {

@@ -75,7 +75,7 @@ async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by line
 /** One for each line: access lines of one host and second are one record. */
 function sorted({ records }: ReadLines): string[] {
   return records
-    .flatMap(({ records: n = 1, ...record }) => {
+    .flatMap(({ recordCount: n = 1, ...record }) => {
       if (n > 1) expect(record.count).toBe(n);
       return Array<string>(n).fill(JSON.stringify(n > 1 ? { ...record, count: 1 } : record));
     })

@@ -138,7 +138,7 @@ export class AccessLines {
   #flush(lines: HostLines): void {
     const record = requestRecord(lines.time, lines.host);
     record.count = lines.lines;
-    record.records = lines.lines;
+    record.recordCount = lines.lines;
     this.#records.push(record);
     lines.lines = 0;
   }

@@ -45,7 +45,7 @@ export interface ReadLines {
   examples: Partial<Record<DropReason, DropExample>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
-  /** In a block of lines; 0 for other lines. */
+  /** The number of line ends if the lines were a LineBlock, otherwise 0. */
   lineEnds: number;
 }
 

@@ -35,11 +35,18 @@ async function* readChunks(
   }
 }
 
+/** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
+export class FileChanged extends Error {
+  constructor() {
+    super('the file was truncated or overwritten while it was read');
+  }
+}
+
 /** A regular file that is not compressed: it can be read at any offset, also by other threads. */
 export class PlainFile implements AsyncIterable<Uint8Array> {
   readonly #handle: FileHandle;
   readonly #onRead: (bytes: number) => void;
-  /** The end of what was reported by `onRead`. */
+  /** `onRead` has reported all bytes before this offset. */
   #reported = 0;
 
   private constructor(handle: FileHandle, onRead: (bytes: number) => void) {
@@ -80,7 +87,7 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Fewer bytes if the file ends before. */
+  /** Returns fewer bytes if the file ends before. */
   async read(position: number, length: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(length);
     let end = 0;

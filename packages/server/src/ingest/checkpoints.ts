@@ -181,7 +181,7 @@ export function rememberFirstLinks(store: Store, { project, source }: FileSource
 }
 
 /** What a checkpoint needs of some bytes, besides their hash. */
-export interface ChunkSummary {
+interface ChunkSummary {
   length: number;
   firstLineHash: string;
   hasContent: boolean;
@@ -206,7 +206,7 @@ export interface ChunkDigests extends ChunkSummary {
   state: Uint8Array;
 }
 
-/** Of bytes with a line end. */
+/** Computes the digests of a chunk, whose last line must have its end. */
 export function chunkDigests(after: string, bytes: Buffer): ChunkDigests {
   const hash = chunkHash(after).update(bytes);
   return { ...summaryOf(bytes, false), after, id: idOf(hash), state: stateDigest(hash) };

@@ -72,7 +72,7 @@ export class ChunkParser {
   readonly #options: ReaderOptions;
   readonly #reader: BatchReader;
   #now = 0;
-  /** For chunks of files. */
+  /** Holds the bytes of a chunk that this parser reads from a file itself. */
   #memory: Buffer | null = null;
 
   constructor({ limits, format, host, zone, overrides, pattern }: ParserSetup) {
@@ -86,10 +86,17 @@ export class ChunkParser {
     this.#reader = new BatchReader(limits, () => this.#now);
   }
 
-  /** `after` is called when the lines have been read: the ID of the chunk before may not be known earlier. */
-  parse({ content, length, linesStart, firstNumber, now }: ChunkTask, after: () => string): ParsedChunk {
+  /**
+   * Returns null if the file was seen to change. `after` is called when the lines have been read: the ID of the chunk
+   * before may not be known earlier.
+   */
+  parse(
+    { content, length, linesStart, firstNumber, now }: ChunkTask,
+    after: () => string,
+  ): ParsedChunk | null {
     this.#now = now;
     const bytes = 'fd' in content ? this.#readFile(content, length) : Buffer.from(content, 0, length);
+    if (bytes === null) return null;
     const reader = createReader(this.#options);
     const block = new LineBlock(bytes.subarray(linesStart), firstNumber);
     const read = this.#reader.read(block, reader, 'nothing');
@@ -107,17 +114,19 @@ export class ChunkParser {
     };
   }
 
-  /** Fails if the file has changed since the chunk was cut; the caller then reads the file again. */
-  #readFile({ fd, position }: FilePart, length: number): Buffer {
+  /**
+   * Returns null if the file no longer has a line end where the chunk was cut. Other changes do no harm: records and
+   * digests come from the bytes that are read here, so the checkpoint says what was counted.
+   */
+  #readFile({ fd, position }: FilePart, length: number): Buffer | null {
     this.#memory ??= Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
     const bytes = this.#memory.subarray(0, length);
     for (let end = 0; end < length; ) {
       const bytesRead = readSync(fd, bytes, end, length - end, position + end);
-      if (bytesRead === 0) throw new Error('the file was truncated');
+      if (bytesRead === 0) return null;
       end += bytesRead;
     }
-    if (!endsWithLineEnd(bytes)) throw new Error('the file was overwritten');
-    return bytes;
+    return endsWithLineEnd(bytes) ? bytes : null;
   }
 }
 
@@ -130,7 +139,7 @@ export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
 }
 
 /** Records as arrays, because objects take ten times as long to pass on. */
-export interface PackedRecords {
+interface PackedRecords {
   times: Float64Array;
   /** FIELDS for each entry. */
   fields: Int32Array;
@@ -139,8 +148,8 @@ export interface PackedRecords {
   details: AttackDetails[];
 }
 
-/** The fields of an entry: first the number of access lines that it stands for, or ABSENT. */
-const RECORDS = 0;
+/** The fields of an entry begin with the number of log records that it stands for, or ABSENT. */
+const RECORD_COUNT = 0;
 /** The index in `hosts`; or ABSENT; or ABSENT - 1 - the index in `hostIds`. */
 const HOST = 1;
 /** REQUEST or 0, plus twice the code of the category. */
@@ -162,7 +171,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   for (const [i, record] of records.entries()) {
     times[i] = record.time;
     const at = FIELDS * i;
-    fields[at + RECORDS] = record.records ?? ABSENT;
+    fields[at + RECORD_COUNT] = record.recordCount ?? ABSENT;
     fields[at + HOST] = ABSENT;
     if (record.hostId !== undefined) fields[at + HOST] = ABSENT - hostIds.push(record.hostId);
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
@@ -185,8 +194,8 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
     record.count = fields[at + COUNT] ?? 0;
-    const recordCount = fields[at + RECORDS] ?? ABSENT;
-    if (recordCount !== ABSENT) record.records = recordCount;
+    const recordCount = fields[at + RECORD_COUNT] ?? ABSENT;
+    if (recordCount !== ABSENT) record.recordCount = recordCount;
     if (detail !== ABSENT) record.details = details[detail];
     records.push(record);
   }

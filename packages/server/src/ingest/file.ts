@@ -59,7 +59,7 @@ interface FileOptions {
   bytesLeft?: () => number;
 }
 
-/** `stream`: a PlainFile is closed at the end, and read by the threads themselves. */
+/** If `stream` is a PlainFile, the threads read it themselves, and this function closes it at the end. */
 export async function* ingestFile(
   stream: AsyncIterable<Uint8Array>,
   ingest: FileIngest,
@@ -69,7 +69,7 @@ export async function* ingestFile(
 ): AsyncGenerator<FileProgress> {
   const file = stream instanceof PlainFile ? stream : null;
   let bytes = new ByteReader(stream);
-  /** Of the next bytes. */
+  /** The offset of the next bytes in the file. */
   let offset = 0;
   const checkpoints = new Checkpoints(store, ingest);
   const { project, source } = ingest;
@@ -81,6 +81,8 @@ export async function* ingestFile(
   /** Batches under way, in order. */
   const counting: { records: number; counted: Promise<FileProgress> }[] = [];
   let ahead: ReadAhead | null = null;
+  /** The offset of the first chunk that `ahead` may take. */
+  let aheadStart = 0;
   const peek = (n: number) => bytes.peek(n);
   const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
   /** A rotated file that is still being compressed ends anywhere. The rest is counted when it is complete. */
@@ -127,6 +129,7 @@ export async function* ingestFile(
   function startReadingAhead(): ReadAhead | null {
     const capacity = parsers?.capacity(bytesLeft()) ?? 0;
     if (parsers === undefined || capacity === 0) return null;
+    aheadStart = offset;
     const { insideLine } = checkpoints;
     const source =
       file === null ? new StreamChunks(bytes, insideLine, parsers) : new FileChunks(file, offset, insideLine);
@@ -197,7 +200,8 @@ export async function* ingestFile(
         yield* counted('for some');
         continue;
       }
-      if (ahead !== null && file !== null) {
+      // Threads have read chunks, which `bytes` still has before it.
+      if (ahead !== null && file !== null && offset > aheadStart) {
         await bytes.close();
         bytes = new ByteReader(file.from(offset));
       }

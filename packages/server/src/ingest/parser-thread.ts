@@ -8,12 +8,15 @@ const parser = new ChunkParser(setup);
 const chain = new LastId(lastId);
 
 parentPort?.on('message', (task: ChunkTask & { number: number }) => {
+  const waitForBefore = () => chain.waitFor(task.number - 1);
   const parsed = parser.parse(task, () => {
-    const before = chain.waitFor(task.number - 1);
+    const before = waitForBefore();
     return task.after ?? before;
   });
-  chain.set(task.number, parsed.digests.id);
+  // After a change, the chunks under way are read in vain, but must not wait forever.
+  chain.set(task.number, parsed === null ? waitForBefore() : parsed.digests.id);
   // Records are copied: once a thread gives an array away, V8 checks all arrays for it at every access.
-  parentPort?.postMessage(parsed, transferable(parsed));
+  if (parsed === null) parentPort?.postMessage('changed');
+  else parentPort?.postMessage(parsed, transferable(parsed));
 });
 parentPort?.postMessage('ready');

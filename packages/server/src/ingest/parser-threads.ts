@@ -1,5 +1,6 @@
 /** Threads that read chunks of log files, so that all cores take part in a large ingest (docs/decisions/0029). */
 import { Worker } from 'node:worker_threads';
+import { FileChanged } from './byte-stream.ts';
 import type { ChunkContent, ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 
@@ -31,7 +32,10 @@ export interface ChunkParsers {
   /** Results could not be used: there is no capacity for the next chunks. */
   pause(): void;
   takeMemory(): ArrayBuffer;
-  /** Memory belongs to the parser until the promise resolves. Chunks must be passed in their order. */
+  /**
+   * Rejects with FileChanged if the file was seen to change. Memory belongs to the parser until the promise resolves.
+   * Chunks must be passed in their order.
+   */
   parse(task: ChunkTask): Promise<ParsedChunk>;
   returnMemory(memory: ArrayBuffer): void;
 }
@@ -83,7 +87,8 @@ export class ParserThreads implements ChunkParsers {
       this.#pausedFor--;
       return 0;
     }
-    // Two for each thread, one of which waits, and two results that wait for their turn. Each takes 2 MiB with its records.
+    // Each thread has two chunks, one of which waits, and two results wait for their turn. Each chunk of a stream takes 1 MiB
+    // and its records; each chunk of a plain file only its records, because the thread reuses its memory.
     return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
   }
 
@@ -119,12 +124,13 @@ export class ParserThreads implements ChunkParsers {
     const worker = new Worker(new URL('./parser-thread.js', import.meta.url), { workerData });
     const thread: Thread = { worker, tasks: [] };
     this.#threads.push(thread);
-    worker.on('message', (message: 'ready' | ParsedChunk) => {
+    worker.on('message', (message: 'ready' | 'changed' | ParsedChunk) => {
       if (message === 'ready') this.#ready++;
+      else if (message === 'changed') thread.tasks.shift()?.reject(new FileChanged());
       else thread.tasks.shift()?.resolve(message);
     });
     worker.on('error', (error) => this.#fail(error));
-    // Even after `close`: nobody may wait for a thread that has ended.
+    // This also happens after `close`: nobody may wait for a thread that has ended.
     worker.on('exit', (status) => this.#fail(`status ${status}`));
   }
 
@@ -135,7 +141,7 @@ export class ParserThreads implements ChunkParsers {
   }
 }
 
-/** What a message passes on. */
+/** Returns the memory that a message transfers instead of copying it. */
 export function transferable({ content }: { content: ChunkContent }): ArrayBuffer[] {
   return 'fd' in content ? [] : [content];
 }

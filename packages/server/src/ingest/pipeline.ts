@@ -48,7 +48,7 @@ export class Pipeline extends BatchReader {
       const record = records[i] as LogRecord;
       const { host, hostId } = record;
       const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
-      if (id === null && host !== undefined) outcome.unregistered_host += record.records ?? 1;
+      if (id === null && host !== undefined) outcome.unregistered_host += record.recordCount ?? 1;
       // The record itself becomes the event: a new object per line would take a tenth of the time.
       Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
     }

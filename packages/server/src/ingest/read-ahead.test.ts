@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
-import { decompress, PlainFile } from './byte-stream.ts';
-import { ChunkParser, type ChunkTask, type ParsedChunk, parserSetup } from './chunk-parser.ts';
+import { decompress, FileChanged, PlainFile } from './byte-stream.ts';
+import { ChunkParser, type ChunkTask, type FilePart, type ParsedChunk, parserSetup } from './chunk-parser.ts';
 import { type FileProgress, ingestFile } from './file.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { ianaZone } from './formats/time-zone.ts';
@@ -63,6 +63,7 @@ class TestParsers implements ChunkParsers {
     this.chunks++;
     const received = structuredClone(task, { transfer: transferable(task) });
     const parsed = this.#parser.parse(received, () => received.after ?? this.#lastId);
+    if (parsed === null) throw new FileChanged();
     this.#lastId = parsed.digests.id;
     const delay = this.#delays[this.#tasks++ % this.#delays.length] ?? 0;
     for (let turn = 0; turn < delay; turn++) await nextTurn();
@@ -355,29 +356,93 @@ test('a thread that fails ends the run, and the next run counts the rest', async
   expect(source).toMatchObject({ events: 1_000, dropped: {} });
 });
 
-test.each(['truncated', 'overwritten'])(
-  'a file that is %s while threads read it is not counted wrongly',
-  async (how) => {
-    const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
-    const bytes = Buffer.from(`${lines.join('\n')}\n`);
-    const store = memoryStore(() => NOW);
-    let left = 2;
-    const change = () => {
-      if (left-- > 0) return;
-      const path = join(directory, 'file.log');
-      if (how === 'truncated') truncateSync(path, 2_500_000);
-      else writeFileSync(path, Buffer.alloc(bytes.length, 'x'), { flag: 'r+' });
-    };
+describe('a file that changes while threads read it', () => {
+  const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
+  const bytes = Buffer.from(`${lines.join('\n')}\n`);
+  const path = join(directory, 'file.log');
+  const overwrite = (content: Buffer) => writeFileSync(path, content, { flag: 'r+' });
+
+  /** Calls back around the parsing of each chunk. */
+  function parsersWith(hooks: { before?: (chunk: number) => void; after?: (position: number) => void }) {
     const parsers = new TestParsers(AUTO, 4, [3]);
-    await run(bytes, { store, from: 'file', parsers }, change).catch((error) => {
-      expect(error.message).toMatch(/^the file was (truncated|overwritten)/);
-    });
-    // Whatever was counted is the beginning of the file, and is not counted again.
-    await run(bytes, { store, from: 'file', parsers: new TestParsers(AUTO, 4, [3]) });
+    const parse = parsers.parse.bind(parsers);
+    parsers.parse = async (task) => {
+      hooks.before?.(parsers.chunks);
+      const parsed = await parse(task);
+      hooks.after?.((task.content as FilePart).position);
+      return parsed;
+    };
+    return parsers;
+  }
+
+  async function expectAllCounted(content: Buffer, store: Store) {
+    await run(content, { store, from: 'file', parsers: new TestParsers(AUTO, 4, [3]) });
     const [source] = await store.sources('p');
-    expect(source).toMatchObject({ events: 1_000 });
-  },
-);
+    expect(source).toMatchObject({ events: 1_000, dropped: {} });
+  }
+
+  test.each<[string, () => void]>([
+    ['truncated', () => truncateSync(path, 2_500_000)],
+    ['overwritten', () => overwrite(Buffer.alloc(bytes.length, 'x'))],
+  ])('before a thread reads a chunk: %s', async (_how, change) => {
+    const store = memoryStore(() => NOW);
+    const parsers = parsersWith({ before: (chunk) => chunk === 2 && change() });
+    await expect(run(bytes, { store, from: 'file', parsers })).rejects.toThrow(FileChanged);
+    // The chunks before it are counted, and are not counted again.
+    expect((await contentOf(store)).chain).toHaveLength(2);
+    await expectAllCounted(bytes, store);
+  });
+
+  test.each<[string, (position: number) => void]>([
+    ['truncated', (position) => truncateSync(path, position + 9)],
+    ['overwritten', (position) => overwrite(changedFrom(position))],
+  ])('before the main thread reads the last chunk again: %s', async (_how, change) => {
+    const store = memoryStore(() => NOW);
+    let last = 0;
+    const after = (position: number) => {
+      if (position + 2 * CHUNK_BYTES_MAX < bytes.length) return;
+      last = position;
+      change(position);
+    };
+    const parsers = parsersWith({ after });
+    await expect(run(bytes, { store, from: 'file', parsers })).rejects.toThrow(FileChanged);
+    await expectAllCounted(changedFrom(last), store);
+  });
+
+  test('so that a chunk ends where the chunk before it would have ended', async () => {
+    const line = (length: number) => `${access('a.example', length - access('a.example', 0).length - 1)}\n`;
+    const filler = line(5_000).repeat(1_000);
+    const original = Buffer.from(line(100_000) + line(1_000_000) + filler);
+    const changed = Buffer.from(line(100_000) + line(50_000) + line(1_000_000) + filler);
+    const store = memoryStore(() => NOW);
+    const parsers = parsersWith({ before: (chunk) => chunk === 0 && overwrite(changed) });
+    await expect(run(original, { store, from: 'file', parsers })).rejects.toThrow(FileChanged);
+    await run(changed, { store, from: 'file' });
+    const [source] = await store.sources('p');
+    expect(source).toMatchObject({ events: 1_003, dropped: {} });
+  });
+
+  /** The same lines, but other bytes. */
+  const changedFrom = (position: number) =>
+    Buffer.concat([
+      bytes.subarray(0, position),
+      Buffer.from(bytes.toString('latin1', position).replaceAll('x', 'y').replaceAll('eyample', 'example')),
+    ]);
+});
+
+test.each([
+  [3, 1],
+  [1_000, 2],
+])('a file of %i lines is read from %i offsets by the main thread', async (lineCount, offsets) => {
+  const lines = Array.from({ length: lineCount }, () => `${access('a.example', 5_000)}\n`);
+  const from = vi.spyOn(PlainFile.prototype, 'from');
+  try {
+    await run(Buffer.from(lines.join('')), { from: 'file', parsers: new TestParsers(AUTO, 4, [3]) });
+    expect(from).toHaveBeenCalledTimes(offsets);
+  } finally {
+    from.mockRestore();
+  }
+});
 
 test('a failure to read ahead is reported when it is the turn of the chunk', async () => {
   const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));

@@ -1,12 +1,12 @@
 /** Reads chunks of a file in other threads before it is their turn. */
-import type { ByteReader, PlainFile } from './byte-stream.ts';
-import type { Checkpoints } from './checkpoints.ts';
+import { type ByteReader, FileChanged, type PlainFile } from './byte-stream.ts';
+import { type Checkpoints, chunkDigests } from './checkpoints.ts';
 import type { ChunkContent, ChunkPlace, FilePart, ParsedChunk } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX, cutLines, endsWithLineEnd, LineBlock, NEWLINE, wholeLinesLength } from './lines.ts';
-import { type ChunkParsers, ThreadFailed } from './parser-threads.ts';
+import type { ChunkParsers } from './parser-threads.ts';
 
 /** Cuts the usual chunks: all but the end of the file, holes, and lines beyond the limit. */
-export interface ChunkSource {
+interface ChunkSource {
   /** The next chunk; null before an unusual one. */
   peek(): Promise<ChunkPlace | null>;
   /** Takes the chunk that `peek` has returned. */
@@ -62,6 +62,8 @@ export class FileChunks implements ChunkSource {
   readonly #insideLine: boolean;
   #position: number;
   #length = 0;
+  /** The end of the bytes that were searched for the end of the chunk before. */
+  #searched = 0;
 
   constructor(file: PlainFile, position: number, insideLine: boolean) {
     this.#file = file;
@@ -79,6 +81,8 @@ export class FileChunks implements ChunkSource {
       const newline = bytes.lastIndexOf(NEWLINE, length - 1);
       if (newline === -1) continue;
       this.#length = CHUNK_BYTES_MAX - length + newline + 1;
+      // The chunk before would have ended here.
+      if (this.#position + this.#length <= this.#searched) throw new FileChanged();
       return { length: this.#length, linesStart: 0, firstNumber: 1 };
     }
     return null;
@@ -86,14 +90,16 @@ export class FileChunks implements ChunkSource {
 
   take(): FilePart {
     const part = { fd: this.#file.fd, position: this.#position };
+    this.#searched = this.#position + CHUNK_BYTES_MAX;
     this.#position += this.#length;
     this.#file.report(this.#position);
     return part;
   }
 
-  async bytesOf({ content, length }: ParsedChunk): Promise<Buffer> {
+  async bytesOf({ content, length, digests }: ParsedChunk): Promise<Buffer> {
     const bytes = await this.#file.read((content as FilePart).position, length);
-    if (bytes.length < length) throw new ThreadFailed('the file was truncated while it was read');
+    // The caller counts these bytes, but the next chunks follow those that the thread has hashed.
+    if (chunkDigests(digests.after, bytes).id !== digests.id) throw new FileChanged();
     return bytes;
   }
 }

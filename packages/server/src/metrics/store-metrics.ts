@@ -241,7 +241,7 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   let omitted: ReadonlySet<string> = new Set();
   let isFirst = true;
 
-  function updateSource(
+  function updateSourceCounters(
     { project, labels, wasOmitted }: LabelledProject,
     source: Omit<Source, 'hosts'>,
   ): void {
@@ -259,7 +259,7 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   return (projects: readonly LabelledProject[]): void => {
     newest.reset();
     const all = projects.flatMap((project) => project.sources.map((source) => ({ project, source })));
-    for (const { project, source } of all.slice(0, SOURCES_MAX)) updateSource(project, source);
+    for (const { project, source } of all.slice(0, SOURCES_MAX)) updateSourceCounters(project, source);
     omitted = new Set(all.slice(SOURCES_MAX).map(({ project, source }) => `${project.project} ${source.id}`));
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted.size);
     isFirst = false;

@@ -66,8 +66,10 @@ export function planChunks(edges: readonly number[], levels: readonly Level[]): 
     const step = (edges[point + 1] ?? 0) - from;
     const end = endOfGrid(edges, point, step);
     const depth = end > point + 1 ? depthOfGrid(from, step, levels) : -1;
-    if (depth === -1) tile(0, from, from + step, point++);
-    else {
+    if (depth === -1) {
+      // The depth would be the same from every point of the grid.
+      for (; point < end; point++) tile(0, edges[point] ?? 0, edges[point + 1] ?? 0, point);
+    } else {
       const { cellMs } = levels[depth] as Level;
       addRun(depth, from / cellMs, (edges[end] ?? 0) / cellMs, point, step / cellMs);
       point = end;

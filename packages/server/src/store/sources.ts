@@ -8,7 +8,7 @@ export function newSource(id: string, { name, format }: Batch['source']): Omit<S
   return { id, name, format, ...empty };
 }
 
-/** The source after a batch was counted. All stores share this, so that they report the same. */
+/** The source after a batch was counted. */
 export function updateSource<S extends Omit<Source, 'hosts'>>(
   source: S,
   batch: Batch,

@@ -47,7 +47,7 @@ interface Merged {
 
 const BASES_MAX = 1_000;
 const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
-/** The hours after the base. The base moves as often, and LMDB has change counters for as many hours. */
+/** At most this many hours follow the base, which moves when they are complete. LMDB has change counters for as many hours. */
 const TAIL_HOURS = 2;
 /** A few seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in a project. */
 const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;

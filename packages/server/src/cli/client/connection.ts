@@ -261,12 +261,11 @@ export async function callService<T>(
     url: connection.url,
     projectId: connection.project,
     credentials: clientCredentials(connection, now),
-    fetch: async (input, init) => {
-      // The client sends text to a URL that is text.
-      const response = await httpFetch(String(input), init as HttpRequest);
+    fetch: async (url, init) => {
+      // Commands that use the client send no streams.
+      const response = await httpFetch(url, init as HttpRequest);
       body = response.bytes;
-      // The client uses nothing else of a Response.
-      return response as unknown as Response;
+      return response;
     },
   });
   try {

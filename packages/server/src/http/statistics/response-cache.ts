@@ -119,7 +119,7 @@ export function createSend(): (
   return async ({ headers }, reply, { version, body, compressed }) => {
     const etag = version === null ? undefined : `W/"${version}"`;
     const known = headers['if-none-match'];
-    if (etag !== undefined && (known === '*' || known?.includes(etag))) {
+    if (etag !== undefined && known !== undefined && isListed(etag, known)) {
       return sendBytes(reply, 304, cacheHeaders(etag));
     }
     const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
@@ -131,6 +131,14 @@ export function createSend(): (
     compressed.set(coding, bytes);
     sendBytes(reply, 200, sent, bytes);
   };
+}
+
+/** The weak comparison of HTTP: with or without `W/`. */
+function isListed(etag: string, header: string): boolean {
+  return header.split(',').some((listed) => {
+    const tag = listed.trim();
+    return tag === '*' || tag === etag || `W/${tag}` === etag;
+  });
 }
 
 async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {

@@ -22,6 +22,8 @@ const BLOCK_OVERHEAD_BYTES = 1_024;
 const SERIES_BYTES = 10_240;
 /** A block counts as in use for this long after a query. Dashboards refresh more often. */
 const IN_USE_MS = 10_000;
+/** One in so many queries whose blocks do not fit replaces others. */
+const CREATED_OF_REFUSED = 16;
 
 /** Limits the names of all views together. The name of a view of a thousand hosts has 33,000 characters. */
 const VIEW_CHARACTERS_MAX = 4_194_304;
@@ -71,6 +73,8 @@ export class TimelineBlocks {
   });
   readonly #now: () => number;
   #lastView = 0;
+  /** How often blocks did not fit. */
+  #refused = 0;
 
   /** `now`: monotonic milliseconds. */
   constructor(store: Store, now = () => performance.now()) {
@@ -151,11 +155,13 @@ export class TimelineBlocks {
 
   /**
    * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
-   * no block would ever be reused: creating them takes three times as long as the plain response.
+   * no block would ever be reused: creating them takes three times as long as the plain response. Some are created anyway, so
+   * that views that are queried often replace others.
    */
   #isInUse(bytes: number, now: number): boolean {
     const oldest = this.#blocks.evictedBy(bytes);
-    return oldest !== undefined && now - oldest.usedAt < IN_USE_MS;
+    if (oldest === undefined || now - oldest.usedAt >= IN_USE_MS) return false;
+    return ++this.#refused % CREATED_OF_REFUSED !== 0;
   }
 
   /** Undefined the first time: blocks of a view that is queried only once are not worth keeping. */

@@ -42,8 +42,8 @@ export interface LogRecord {
   request: boolean;
   attack: Category | null;
   count: number;
-  /** As in Event. */
-  records?: number | undefined;
+  /** The number of log records that this one stands for, as in Event. */
+  recordCount?: number | undefined;
   /** Attacks only. Built by attackDetails(). */
   details?: AttackDetails | undefined;
   /** Why the attack is in its category. */

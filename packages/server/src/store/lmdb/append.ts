@@ -120,15 +120,15 @@ function appendBatch(
   let unknownHosts = 0;
   let beforeHorizon = 0;
   for (const event of batch.events) {
-    const { records = 1 } = event;
+    const { recordCount = 1 } = event;
     if (event.time < horizon) {
-      beforeHorizon += records;
+      beforeHorizon += recordCount;
       continue;
     }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
     if (scope === null) {
-      withoutHost += records;
-      if (event.hostId !== null) unknownHosts += records;
+      withoutHost += recordCount;
+      if (event.hostId !== null) unknownHosts += recordCount;
     }
     if (event.time > latest) latest = event.time;
     group.add(event, project.scope, scope);

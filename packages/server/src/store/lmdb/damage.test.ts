@@ -248,7 +248,7 @@ describe('repair', () => {
   });
 
   test.each(['deletedHosts', 'renamedHosts'] as const)(
-    'replaces a damaged counter %s by a value that it never had',
+    'replaces a damaged counter %s with a value that it never had',
     async (counter) => {
       const path = copy();
       const store = lmdbStore(path, () => NOW);

@@ -51,6 +51,24 @@ test('the plan of a regular grid has one run per chunk', () => {
   expect(planChunks(edges).map(({ runs }) => runs.length)).toEqual(Array(13).fill(4));
 });
 
+test.each([
+  ['of days off the minute', (i: number) => BASE + 1_000 + i * DAY_MS],
+  ['after the latest event, which are all equal', () => BASE],
+])('a plan of many points %s reads each edge a few times', (_name, edgeAt) => {
+  let reads = 0;
+  const edges = new Proxy(
+    Array.from({ length: 3_000 }, (_, i) => edgeAt(i)),
+    {
+      get(array, key) {
+        reads++;
+        return Reflect.get(array, key);
+      },
+    },
+  );
+  planChunks(edges);
+  expect(reads).toBeLessThan(20 * 3_000);
+});
+
 test('a day by minute on the minute reads no exact milliseconds', () => {
   const edges = Array.from({ length: 1_441 }, (_, i) => BASE + i * 60_000);
   expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([2]));

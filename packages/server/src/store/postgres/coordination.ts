@@ -153,14 +153,14 @@ export class GroupPlan {
     const reported = this.#sourceHosts.get(source.name) ?? new Set<number>();
     this.#sourceHosts.set(source.name, reported);
     let newest = this.#now;
-    for (const { time, hostId, records = 1 } of counted) {
+    for (const { time, hostId, recordCount = 1 } of counted) {
       this.latest = this.latest === null || time > this.latest ? time : this.latest;
       if (time > newest) newest = time;
       const host = hostId === null ? undefined : hosts.get(hostId);
       if (host !== undefined) reported.add(host);
       else {
-        withoutHost += records;
-        if (hostId !== null) unknownHosts += records;
+        withoutHost += recordCount;
+        if (hostId !== null) unknownHosts += recordCount;
       }
     }
     this.#counted.push(counted);
