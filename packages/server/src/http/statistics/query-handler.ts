@@ -42,9 +42,8 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
   function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen | undefined) {
     const parseUrl = parsers.add(parse);
     return (request: FastifyRequest) => {
-      const { query, isRecent } = parseUrl(request.url, now());
-      const project = pathParameter(request, 'project_id');
-      return { query: { ...query, ...widen?.(query), project }, isRecent };
+      const parsed = parseUrl(request.url, pathParameter(request, 'project_id'), now());
+      return widen ? { ...parsed, query: { ...parsed.query, ...widen(parsed.query) } } : parsed;
     };
   }
 

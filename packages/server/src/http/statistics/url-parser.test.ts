@@ -44,6 +44,7 @@ const rest = fc.constantFrom(
   '&attacks=xss',
   '&host=a',
   '#hosts=a',
+  '&&top=2',
 );
 const start = fc.constantFrom(
   '?from=',
@@ -52,10 +53,14 @@ const start = fc.constantFrom(
   '?to=1&from=',
   '?recent=3days&from=',
   '?x=?from=',
+  '?x=?&from=',
+  '?hosts=a,b&timezone=%2B02:00&from=',
+  '&from=1&to=2?from=',
 );
 const url = fc
   .tuple(start, time, time, rest)
   .map(([first, from, to, last]) => `/v1/p/waf/event/timeline${first}${from}&to=${to}${last}`);
+const PROJECT = 'p';
 
 function outcome(parse: () => unknown): unknown {
   try {
@@ -74,19 +79,25 @@ describe('parsed URLs', () => {
         const parse = PARSERS[i] ?? parseTotalsQuery;
         const plain = outcome(() => {
           const rawQuery = queryOf({ url: text });
-          return { query: parse(rawQuery, NOW), isRecent: rawQuery.recent !== undefined };
+          return { query: { ...parse(rawQuery, NOW), project: PROJECT }, isRecent: rawQuery.recent !== undefined };
         });
-        expect(outcome(() => added[i]?.(text, NOW))).toEqual(plain);
+        expect(outcome(() => added[i]?.(text, PROJECT, NOW))).toEqual(plain);
       }),
       { numRuns: scaled(5_000) },
     );
   });
 
-  test('share what does not depend on the range', () => {
+  test.each([
+    '?from=RANGE&hosts=a,b',
+    '?hosts=a,b&from=RANGE',
+    '?timezone=%2B02:00&from=RANGE&hosts=a,b',
+  ])('share what does not depend on the range: %s', (query) => {
     const parse = new UrlParsers().add(parseTimelineQuery);
-    const [first, second] = [1, 2].map((from) => parse(`/v1/p?from=${from}&to=9&hosts=a,b`, NOW).query);
-    expect(first).toMatchObject({ from: 1, to: 9, hosts: ['a', 'b'] });
-    expect(second).toMatchObject({ from: 2, to: 9 });
+    const [first, second] = ['1&to=9', '2&to=9'].map(
+      (range) => parse(`/v1/p${query.replace('RANGE', range)}`, PROJECT, NOW).query,
+    );
+    expect(first).toMatchObject({ from: 1, to: 9, hosts: ['a', 'b'], project: PROJECT });
+    expect(second).toMatchObject({ from: 2, to: 9, project: PROJECT });
     expect(second?.hosts).toBe(first?.hosts);
   });
 });

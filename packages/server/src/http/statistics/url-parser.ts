@@ -10,7 +10,7 @@ import { queryOf, type RawQuery, type StatisticsQuery } from '../query.ts';
 export type Parse<Q extends StatisticsQuery> = (query: RawQuery, now: number) => Q;
 
 interface Parsed<Q> {
-  query: Q;
+  query: Q & { project: string };
   /** Whether the range depends on the time of the request. */
   isRecent: boolean;
 }
@@ -20,36 +20,52 @@ const PARSED_BYTES_MAX = 4_194_304;
 /** The memory of the objects of a query. */
 const QUERY_BYTES = 512;
 
-const RANGE_FIRST = /^[^?]*\?from=([0-9]{1,16})&to=([0-9]{1,16})(?:&|$)/;
+const RANGE = /from=([0-9]{1,16})&to=([0-9]{1,16})(?=&|$)/y;
+
+/** Finds the range of a URL: two neighbouring parameters. Undefined for URLs that are written otherwise. */
+function findRange(url: string): { from: string; to: string; rest: string } | undefined {
+  const queryAt = url.indexOf('?') + 1;
+  const at = url.indexOf('from=', queryAt);
+  if (at !== queryAt && url[at - 1] !== '&') return undefined;
+  RANGE.lastIndex = at;
+  const match = RANGE.exec(url);
+  if (match === null) return undefined;
+  const [range, from = '', to = ''] = match;
+  return { from, to, rest: url.slice(0, at) + url.slice(at + range.length) };
+}
+
+interface Known {
+  /** The parser of the call: only its queries have the right type. */
+  parse: Parse<StatisticsQuery>;
+  query: StatisticsQuery;
+}
 
 export class UrlParsers {
-  readonly #queries = new BoundedCache<string, StatisticsQuery>({
+  /** By URL without the range. */
+  readonly #known = new BoundedCache<string, Known>({
     name: 'queries',
     entriesMax: PARSED_BYTES_MAX / QUERY_BYTES,
     weightMax: PARSED_BYTES_MAX,
-    weight: ({ hosts = [] }, key) => QUERY_BYTES + key.length + 56 * hosts.length,
+    weight: ({ query: { hosts = [] } }, url) => QUERY_BYTES + url.length + 56 * hosts.length,
   });
-  #parsers = 0;
 
   /** A parser for the URLs of a call. */
-  add<Q extends StatisticsQuery>(parse: Parse<Q>): (url: string, now: number) => Parsed<Q> {
-    const parser = ++this.#parsers;
-    const parseAll = (url: string, now: number): Parsed<Q> => {
+  add<Q extends StatisticsQuery>(parse: Parse<Q>): (url: string, project: string, now: number) => Parsed<Q> {
+    const parseAll = (url: string, project: string, now: number): Parsed<Q> => {
       const rawQuery = queryOf({ url });
-      return { query: parse(rawQuery, now), isRecent: rawQuery.recent !== undefined };
+      return { query: { ...parse(rawQuery, now), project }, isRecent: rawQuery.recent !== undefined };
     };
-    return (url, now) => {
-      const match = RANGE_FIRST.exec(url);
-      if (match === null) return parseAll(url, now);
-      const [start, from, to] = match;
-      const key = `${parser} ${url.slice(start.length)}`;
-      // Only this parser has added queries under its number.
-      const known = this.#queries.get(key) as Q | undefined;
-      if (known !== undefined)
-        return { query: { ...known, ...parseRange({ from, to }, 0, now) }, isRecent: false };
-      const parsed = parseAll(url, now);
-      // A second `from` or `to` in the rest is an error, so the range is that of the match.
-      if (!parsed.isRecent) this.#queries.set(key, parsed.query);
+    return (url, project, now) => {
+      const range = findRange(url);
+      if (range === undefined) return parseAll(url, project, now);
+      const known = this.#known.get(range.rest);
+      if (known?.parse === parse) {
+        const { from, to } = parseRange(range, 0, now);
+        return { query: { ...(known.query as Parsed<Q>['query']), from, to }, isRecent: false };
+      }
+      const parsed = parseAll(url, project, now);
+      // A second `from` or `to` in the rest is an error, so the range is the one that was found.
+      if (!parsed.isRecent) this.#known.set(range.rest, { parse, query: parsed.query });
       return parsed;
     };
   }

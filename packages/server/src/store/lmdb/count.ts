@@ -361,8 +361,9 @@ export interface Selected {
 type ScopeLookup = ReturnType<typeof createScopeLookup>;
 
 /**
- * Caches whole selections, by all their IDs: a lookup of each host takes half as long as the rest of a query. Cached until
- * a host is deleted: the scope of a host never changes.
+ * Caches whole selections: a lookup of each host takes half as long as the rest of a query. First by the array of IDs, which
+ * callers may reuse for repeated queries: joining ten IDs takes 3 us. Cached until a host is deleted: the scope of a host
+ * never changes.
  */
 function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
   const known = new BoundedCache<string, Selected>({
@@ -371,14 +372,23 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
     weightMax: SELECTION_BYTES_MAX,
     weight: ({ scopes }, name) => name.length + 64 * scopes.length,
   });
+  let byArray = new WeakMap<readonly string[], { scope: number; selected: Selected }>();
   let deletedBefore = 0;
   return (project: ProjectRecord, ids: readonly string[] | undefined, deleted: number): Selected => {
     if (ids === undefined) return { scopes: [project.scope], ids: [], key: project.scope };
-    if (deleted !== deletedBefore) known.clear();
+    if (deleted !== deletedBefore) {
+      known.clear();
+      byArray = new WeakMap();
+    }
     deletedBefore = deleted;
+    const recent = byArray.get(ids);
+    if (recent?.scope === project.scope) return recent.selected;
     const name = `${project.scope} ${ids.join()}`;
     const found = known.get(name);
-    if (found !== undefined) return found;
+    if (found !== undefined) {
+      byArray.set(ids, { scope: project.scope, selected: found });
+      return found;
+    }
     const hosts = scopesOf(project, ids);
     const scopes = [...hosts.keys()];
     const key = scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes);
