@@ -9,8 +9,11 @@ import { constants, crc32, deflateRawSync } from 'node:zlib';
 
 /** A part of a body, whose bytes never change. */
 export interface Part {
+  readonly length: number;
   readonly bytes: Buffer;
-  deflated?: Deflated;
+  /** Undefined until `deflate` was called. */
+  readonly deflated: Deflated | undefined;
+  deflate(): Deflated;
 }
 
 /** A piece of a raw deflate stream that ends at a byte boundary and refers to nothing before it. */
@@ -21,6 +24,62 @@ interface Deflated {
   shift: number;
 }
 
+export class BytesPart implements Part {
+  readonly bytes: Buffer;
+  deflated: Deflated | undefined;
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+  }
+
+  get length(): number {
+    return this.bytes.length;
+  }
+
+  deflate(): Deflated {
+    this.deflated ??= deflate(this.bytes);
+    return this.deflated;
+  }
+}
+
+/** What joined parts have in common: filled when it is first needed. */
+export interface Joined {
+  bytes?: Buffer;
+  deflated?: Deflated;
+}
+
+/**
+ * Parts that many responses send one after the other: joined, they are one piece to write. `joined` outlives the response,
+ * and does not hold the parts.
+ */
+export class JoinedPart implements Part {
+  readonly #parts: readonly Part[];
+  readonly #joined: Joined;
+  readonly length: number;
+
+  constructor(parts: readonly Part[], joined: Joined) {
+    this.#parts = parts;
+    this.#joined = joined;
+    let length = 0;
+    for (const part of parts) length += part.length;
+    this.length = length;
+  }
+
+  get bytes(): Buffer {
+    this.#joined.bytes ??= Buffer.concat(this.#parts.map(({ bytes }) => bytes));
+    return this.#joined.bytes;
+  }
+
+  get deflated(): Deflated | undefined {
+    return this.#joined.deflated;
+  }
+
+  deflate(): Deflated {
+    this.#joined.deflated ??= joinDeflated(this.#parts.map((part) => part.deflate()));
+    return this.#joined.deflated;
+  }
+}
+
 /** A string is a part that only this response has: ASCII, up to 65,535 characters. */
 export class SharedParts {
   readonly #parts: readonly (Part | string)[];
@@ -29,7 +88,7 @@ export class SharedParts {
   constructor(parts: readonly (Part | string)[]) {
     this.#parts = parts;
     let length = 0;
-    for (const part of parts) length += typeof part === 'string' ? part.length : part.bytes.length;
+    for (const part of parts) length += part.length;
     this.length = length;
   }
 
@@ -49,14 +108,12 @@ export class SharedParts {
         crc = crc32(part, crc);
         continue;
       }
-      if (part.deflated === undefined) {
-        part.deflated = deflate(part.bytes);
-        if (++deflated % DEFLATED_PER_TURN === 0) await setImmediate();
-      }
+      if (part.deflated === undefined && ++deflated % DEFLATED_PER_TURN === 0) await setImmediate();
+      const { bytes, crc: ownCrc, shift } = part.deflate();
       if (between !== '') pieces.push(Buffer.from(between, 'latin1'));
       between = '';
-      crc = (multiply(part.deflated.shift, crc) ^ part.deflated.crc) >>> 0;
-      pieces.push(part.deflated.bytes);
+      crc = appendCrc(crc, ownCrc, shift);
+      pieces.push(bytes);
     }
     pieces.push(Buffer.from(between + LAST_BLOCK + littleEndian(crc) + littleEndian(this.length), 'latin1'));
     return pieces;
@@ -94,6 +151,21 @@ function deflate(bytes: Buffer): Deflated {
   const copy = Buffer.allocUnsafeSlow(deflated.length);
   deflated.copy(copy);
   return { bytes: copy, crc: crc32(bytes), shift: powerOfX(8 * bytes.length) };
+}
+
+function joinDeflated(parts: readonly Deflated[]): Deflated {
+  let crc = 0;
+  let shift = powerOfX(0);
+  for (const part of parts) {
+    crc = appendCrc(crc, part.crc, part.shift);
+    shift = multiply(shift, part.shift);
+  }
+  return { bytes: Buffer.concat(parts.map(({ bytes }) => bytes)), crc, shift };
+}
+
+/** The CRC of two texts, one after the other. */
+function appendCrc(start: number, end: number, endShift: number): number {
+  return (multiply(endShift, start) ^ end) >>> 0;
 }
 
 /** The polynomial of CRC-32. The highest bit of a polynomial is the coefficient of x^0. */

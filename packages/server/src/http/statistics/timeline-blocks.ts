@@ -6,7 +6,7 @@
 import { BoundedCache } from '../../cache.ts';
 import { DAY_MS, gridEdges, intervalOf, type TimelineQuery } from '../../statistics/timeline.ts';
 import type { Selection, Store } from '../../store/store.ts';
-import { type Part, SharedParts } from '../shared-parts.ts';
+import { BytesPart, type Joined, JoinedPart, type Part, SharedParts } from '../shared-parts.ts';
 import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './timeline-json.ts';
 
 /**
@@ -43,6 +43,8 @@ export interface TimelineSeries {
 type GridQuery = TimelineQuery & { byDay?: boolean };
 
 interface Block {
+  /** No other block has it. */
+  number: number;
   version: string;
   /** The change counter of the store when the version was last checked. */
   changes: number | undefined;
@@ -53,6 +55,17 @@ interface Block {
   whole: Part[];
   /** The points of each series that the latest range contained, if not all. */
   cut: { from: number; to: number; parts: Part[] } | undefined;
+  /** The latest range that began in this block. */
+  run: Run | undefined;
+}
+
+/** The points of a range in all its blocks but the newest, which changes with every event. */
+interface Run {
+  firstPoint: number;
+  /** The numbers of the blocks. Holding the blocks would keep them in memory when the cache has evicted them. */
+  blocks: readonly number[];
+  /** Of each series, from the second time on. This saves 10% of a compressed day by minute. */
+  joined: readonly Joined[] | undefined;
 }
 
 export class TimelineBlocks {
@@ -71,10 +84,14 @@ export class TimelineBlocks {
     entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
     weightMax: BLOCK_BYTES_MAX,
     // The compressed text of all points and that of the latest cut take up to a fifth each.
-    weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
+    weight: ({ text: { bytes, starts }, run }) =>
+      BLOCK_OVERHEAD_BYTES +
+      bytes.length * (1.4 + (run?.joined ? 1.2 * run.blocks.length : 0)) +
+      starts.byteLength,
   });
   readonly #now: () => number;
   #lastView = 0;
+  #lastBlock = 0;
   /** How often blocks did not fit. */
   #refused = 0;
 
@@ -139,7 +156,17 @@ export class TimelineBlocks {
       const start = edges[i] ?? 0;
       const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
       const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
-      const added = createBlock(versions[i] ?? '', changes, now, pointsText(ends, series));
+      const text = pointsText(ends, series);
+      const added: Block = {
+        number: ++this.#lastBlock,
+        version: versions[i] ?? '',
+        changes,
+        usedAt: now,
+        text,
+        whole: partsOf(text, 0, BLOCK_POINTS),
+        cut: undefined,
+        run: undefined,
+      };
       this.#blocks.set(keyOf(i), added);
       return added;
     });
@@ -150,7 +177,33 @@ export class TimelineBlocks {
       });
     const firstPoint = first - firstBlock * BLOCK_POINTS;
     const endPoint = end - (endBlock - 1) * BLOCK_POINTS;
-    return join(timeline, cut(from, wholeFrom), blocks, firstPoint, endPoint, cut(wholeTo, to));
+    const newest = blocks.pop();
+    const points = this.#join(keyOf(0), blocks, firstPoint);
+    if (newest) points.push(cutBlock(newest, points.length === 0 ? firstPoint : 0, endPoint));
+    return assemble(timeline, cut(from, wholeFrom), points, cut(wholeTo, to));
+  }
+
+  /** The points of all blocks but the newest: lists of one part per series. */
+  #join(firstKey: number, blocks: readonly Block[], firstPoint: number): (readonly Part[])[] {
+    const [first] = blocks;
+    if (first === undefined) return [];
+    const parts = blocks.map((block) => cutBlock(block, block === first ? firstPoint : 0, BLOCK_POINTS));
+    const { run } = first;
+    if (run?.firstPoint !== firstPoint || !areBlocks(run.blocks, blocks)) {
+      first.run = { firstPoint, blocks: blocks.map(({ number }) => number), joined: undefined };
+      return parts;
+    }
+    if (run.joined === undefined) {
+      run.joined = first.whole.map(() => ({}));
+      // Again, because it is heavier now.
+      this.#blocks.set(firstKey, first);
+    }
+    return [
+      run.joined.map((joined, series) => {
+        const ofSeries = parts.map((list) => list[series] as Part);
+        return new JoinedPart(ofSeries, joined);
+      }),
+    ];
   }
 
   /**
@@ -230,15 +283,11 @@ function sumPoints(
   return sums;
 }
 
-function createBlock(version: string, changes: number | undefined, usedAt: number, text: PointsText): Block {
-  return { version, changes, usedAt, text, whole: partsOf(text, 0, BLOCK_POINTS), cut: undefined };
-}
-
 /** The points of each series from `from` to before `to`, as one part. */
 function partsOf({ bytes, starts }: PointsText, from: number, to: number): Part[] {
   const parts: Part[] = [];
   for (let series = 0; series < starts.length; series += BLOCK_POINTS + 1) {
-    parts.push({ bytes: bytes.subarray(starts[series + from], starts[series + to]) });
+    parts.push(new BytesPart(bytes.subarray(starts[series + from], starts[series + to])));
   }
   return parts;
 }
@@ -250,26 +299,23 @@ function cutBlock(block: Block, from: number, to: number): Part[] {
   return block.cut.parts;
 }
 
-/** Joins the blocks, from `firstPoint` in the first block to before `endPoint` in the last. */
-function join(
+function areBlocks(numbers: readonly number[], blocks: readonly Block[]): boolean {
+  return numbers.length === blocks.length && blocks.every(({ number }, i) => number === numbers[i]);
+}
+
+/** `points`: in the order of time, lists of one part per series. */
+function assemble(
   { heads, tail }: TimelineSeries,
   cutsBefore: readonly string[],
-  blocks: readonly Block[],
-  firstPoint: number,
-  endPoint: number,
+  points: readonly (readonly Part[])[],
   cutsAfter: readonly string[],
 ): SharedParts {
-  const points = blocks.map((block, i) => {
-    const from = i === 0 ? firstPoint : 0;
-    const to = i === blocks.length - 1 ? endPoint : BLOCK_POINTS;
-    return cutBlock(block, from, to);
-  });
   const parts: (Part | string)[] = [];
   let before = '';
   for (const [series, head] of heads.entries()) {
     const cutBefore = cutsBefore[series] ?? '';
     parts.push(before + head + (cutBefore && `${cutBefore},`));
-    for (const block of points) parts.push(block[series] ?? '');
+    for (const list of points) parts.push(list[series] ?? '');
     before = cutsAfter[series] ?? '';
   }
   parts.push(before + tail);

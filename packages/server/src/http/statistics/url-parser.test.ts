@@ -79,7 +79,10 @@ describe('parsed URLs', () => {
         const parse = PARSERS[i] ?? parseTotalsQuery;
         const plain = outcome(() => {
           const rawQuery = queryOf({ url: text });
-          return { query: { ...parse(rawQuery, NOW), project: PROJECT }, isRecent: rawQuery.recent !== undefined };
+          return {
+            query: { ...parse(rawQuery, NOW), project: PROJECT },
+            isRecent: rawQuery.recent !== undefined,
+          };
         });
         expect(outcome(() => added[i]?.(text, PROJECT, NOW))).toEqual(plain);
       }),
@@ -87,17 +90,16 @@ describe('parsed URLs', () => {
     );
   });
 
-  test.each([
-    '?from=RANGE&hosts=a,b',
-    '?hosts=a,b&from=RANGE',
-    '?timezone=%2B02:00&from=RANGE&hosts=a,b',
-  ])('share what does not depend on the range: %s', (query) => {
-    const parse = new UrlParsers().add(parseTimelineQuery);
-    const [first, second] = ['1&to=9', '2&to=9'].map(
-      (range) => parse(`/v1/p${query.replace('RANGE', range)}`, PROJECT, NOW).query,
-    );
-    expect(first).toMatchObject({ from: 1, to: 9, hosts: ['a', 'b'], project: PROJECT });
-    expect(second).toMatchObject({ from: 2, to: 9, project: PROJECT });
-    expect(second?.hosts).toBe(first?.hosts);
-  });
+  test.each(['?from=RANGE&hosts=a,b', '?hosts=a,b&from=RANGE', '?timezone=%2B02:00&from=RANGE&hosts=a,b'])(
+    'share what does not depend on the range: %s',
+    (query) => {
+      const parse = new UrlParsers().add(parseTimelineQuery);
+      const [first, second] = ['1&to=9', '2&to=9'].map(
+        (range) => parse(`/v1/p${query.replace('RANGE', range)}`, PROJECT, NOW).query,
+      );
+      expect(first).toMatchObject({ from: 1, to: 9, hosts: ['a', 'b'], project: PROJECT });
+      expect(second).toMatchObject({ from: 2, to: 9, project: PROJECT });
+      expect(second?.hosts).toBe(first?.hosts);
+    },
+  );
 });
