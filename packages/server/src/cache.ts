@@ -26,6 +26,7 @@ export const CACHES = {
   selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
   timeline_blocks: 'text of the points of timelines',
+  timeline_ranges: 'the latest range of each repeated timeline',
   timeline_views: 'selections and grids of timelines',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',

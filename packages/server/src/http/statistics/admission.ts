@@ -54,9 +54,9 @@ export class Admission {
       throw retryLater('WAF.3004', `this user has ${PER_USER_MAX} queries in progress: wait for them`, 1);
     }
     this.#countByUser.set(user, count + 1);
-    const result =
-      this.#mayStart() && this.#waiting.isEmpty ? this.#start(query, 0) : this.#enqueue(project, query);
-    return result.finally(() => this.#leave(user));
+    return this.#mayStart() && this.#waiting.isEmpty
+      ? this.#start(user, query, 0)
+      : this.#enqueue(project, user, query);
   }
 
   /** Also begins a turn if none has begun. A turn is everything that starts before the event loop comes round again. */
@@ -77,7 +77,7 @@ export class Admission {
     return this.#restTurns === 0 && now - this.#turnStartedAt < TURN_MS_MAX;
   }
 
-  async #start<T>(query: () => Promise<T>, waitedMs: number): Promise<T> {
+  async #start<T>(user: string, query: () => Promise<T>, waitedMs: number): Promise<T> {
     queryAdmitted.publish(waitedMs);
     this.#running++;
     this.#startedInTurn = true;
@@ -86,17 +86,19 @@ export class Admission {
     } finally {
       this.#running--;
       this.#startedInTurn = false;
+      this.#leave(user);
       this.#startWaiting();
     }
   }
 
-  #enqueue<T>(project: string, query: () => Promise<T>): Promise<T> {
+  #enqueue<T>(project: string, user: string, query: () => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const since = this.#now();
       this.#waiting.add(project, {
         since,
-        start: () => resolve(this.#start(query, this.#now() - since)),
+        start: () => resolve(this.#start(user, query, this.#now() - since)),
         shed: () => {
+          this.#leave(user);
           requestShed.publish('queue');
           reject(retryLater('WAF.5001', OVERLOADED, 1));
         },
