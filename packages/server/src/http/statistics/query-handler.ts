@@ -29,7 +29,7 @@ export interface QueryHandlers {
 }
 
 export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
-  const cache = new ResponseCache(store);
+  const cache = new ResponseCache();
   const send = createSend();
   const parsers = new UrlParsers();
 
@@ -64,7 +64,9 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
       }
 
       return async (request, reply) => {
-        const response = (await cache.get(request)) ?? (await admit(request, () => respond(request)));
+        const known = cache.get(request);
+        const isCurrent = known && known.version === (await store.version(known));
+        const response = isCurrent ? known : await admit(request, () => respond(request));
         return send(request, reply, response);
       };
     },
