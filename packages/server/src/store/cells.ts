@@ -231,8 +231,8 @@ export function accumulateTotals(
 
 /**
  * Appends the cells of a record that a query counts, in sections: the row, the number of cells, and for each cell its number
- * and the sum up to it. With sums, a point is found by binary search, which saves up to a third of a query that cuts a minute
- * with many events.
+ * and the sum up to it. With sums, a point is found by binary search: adding up all cells of a busy minute took 4% of a
+ * timeline.
  */
 export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[], firstRow = 0): void {
   const reader = new NumberReader(record);

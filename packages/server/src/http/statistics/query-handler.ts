@@ -58,7 +58,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // Tomorrow, `today` is another range, which may have the same version.
         if (isRecent) return contentResponse(content);
         const { project, from, to } = query;
-        const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
+        const response = { project, from, to, version, body: toBody(content), compressed: {} };
         cache.set(request, response);
         return response;
       }

@@ -19,7 +19,7 @@ export interface Response {
   /** The version of the counts in the range, or a hash of the content; null if the store does not know the version. */
   version: string | null;
   body: Body;
-  compressed: Map<ContentCoding, Buffer | Buffer[]>;
+  compressed: { [coding in ContentCoding]?: Buffer | Buffer[] };
 }
 
 type CachedResponse = Response & Range & { project: string };
@@ -28,7 +28,7 @@ type CachedResponse = Response & Range & { project: string };
 export function contentResponse(content: Body | object): Response {
   const body = toBytes(toBody(content));
   const version = createHash('sha256').update(body).digest('base64url').slice(0, 22);
-  return { version, body, compressed: new Map() };
+  return { version, body, compressed: {} };
 }
 
 export type Body = Buffer | SharedParts;
@@ -122,10 +122,10 @@ export function createSend(): (
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
     if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
     sent.push('Content-Encoding', coding);
-    const ready = compressed.get(coding) ?? readyGzip(body, coding);
+    const ready = compressed[coding] ?? readyGzip(body, coding);
     if (ready !== undefined) return sendBytes(reply, 200, sent, ready);
     return compress(body, coding).then((bytes) => {
-      compressed.set(coding, bytes);
+      compressed[coding] = bytes;
       sendBytes(reply, 200, sent, bytes);
     });
   };
