@@ -164,9 +164,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     limitArrival(request, reply, timeouts);
     // The connection was reset before Node.js could read the address; nobody receives the response.
     if (request.ip === undefined) throw malformed('the connection is closed');
-    const { host, expect } = request.headers;
-    if (expect !== undefined && !/\b100-continue\b/i.test(expect))
-      throw malformed('Expect must be 100-continue');
+    const { host, expect = '100-continue' } = request.headers;
+    if (!/\b100-continue\b/i.test(expect)) throw malformed('Expect must be 100-continue');
     if (host === undefined && request.raw.httpVersion === '1.1') {
       throw malformed('the request has no Host header');
     }
@@ -246,12 +245,7 @@ function neverCalled(): never {
 
 /** `rawHeaders` alternates names and values. */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {
-  let hosts = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i];
-    if (name?.length === 'host'.length && name.toLowerCase() === 'host') hosts++;
-  }
-  return hosts > 1;
+  return rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1;
 }
 
 /** Warns once, so that strangers cannot fill the log. Operators of a proxy see it with the first requests. */

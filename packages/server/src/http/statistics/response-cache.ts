@@ -43,13 +43,12 @@ function toBytes(body: Body): Buffer {
 }
 
 export class ResponseCache {
-  /** By hash of the URL, because looking up a string takes as long as the whole URL is. */
-  readonly #responses = new BoundedCache<number, CachedResponse & { url: string }>({
+  readonly #responses = new BoundedCache<string, CachedResponse>({
     name: 'responses',
     entriesMax: CACHED_BYTES_MAX / RESPONSE_BYTES,
     weightMax: CACHED_BYTES_MAX,
     // Both compressed forms are far smaller than the bytes.
-    weight: ({ body, url }) => RESPONSE_BYTES + url.length + body.length * 1.5,
+    weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
   });
 
   /**
@@ -60,19 +59,17 @@ export class ResponseCache {
 
   /** The response to a request for the same URL. It is current if the version of its range is the same. */
   get(request: FastifyRequest): CachedResponse | undefined {
-    if (isUncached(request)) return undefined;
-    const response = this.#responses.get(hashOf(request.url));
-    return response?.url === request.url ? response : undefined;
+    return isUncached(request) ? undefined : this.#responses.get(request.url);
   }
 
   /** Keeps the response if the URL was requested before. */
   set(request: FastifyRequest, response: CachedResponse): void {
     if (isUncached(request) || response.version === null) return;
-    const hash = hashOf(request.url);
-    if (this.#isRequestedAgain(hash)) this.#responses.set(hash, { ...response, url: request.url });
+    if (this.#isRequestedAgain(request.url)) this.#responses.set(request.url, response);
   }
 
-  #isRequestedAgain(hash: number): boolean {
+  #isRequestedAgain(url: string): boolean {
+    const hash = hashOf(url);
     const slot = hash % REQUESTED_HASHES;
     const isKnown = this.#requested[slot] === hash;
     this.#requested[slot] = hash;
@@ -116,24 +113,20 @@ export function createSend(): (
     if (etag !== undefined && known !== undefined && isListed(etag, known)) {
       return sendBytes(reply, 304, cacheHeaders(etag));
     }
-    const sent = cacheHeaders(etag);
-    sent.push('Content-Type', 'application/json; charset=utf-8');
+    const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
     const negotiate = Buffer.isBuffer(body) ? negotiateBytes : negotiateParts;
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
     if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
     sent.push('Content-Encoding', coding);
-    const ready = compressed[coding] ?? readyGzip(body, coding);
+    const ready = compressed[coding];
     if (ready !== undefined) return sendBytes(reply, 200, sent, ready);
-    return compress(body, coding).then((bytes) => {
+    const finish = (bytes: Buffer | Buffer[]) => {
       compressed[coding] = bytes;
       sendBytes(reply, 200, sent, bytes);
-    });
+    };
+    const isReady = !Buffer.isBuffer(body) && coding === 'gzip' && body.isDeflated;
+    return isReady ? finish(body.gzip()) : compress(body, coding).then(finish);
   };
-}
-
-/** Undefined if something must be compressed first. */
-function readyGzip(body: Body, coding: ContentCoding): Buffer[] | undefined {
-  return !Buffer.isBuffer(body) && coding === 'gzip' && body.isDeflated ? body.gzip() : undefined;
 }
 
 /** The weak comparison of HTTP: with or without `W/`. */

@@ -74,14 +74,9 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
   return calls.map(toRoute);
 }
 
-/** An object of 13 properties takes 3.8 us to create and stringify, its text 1 us. */
+/** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */
 function categoriesJson(counts: Float64Array): Buffer {
-  let text = '';
-  for (let i = 0; i < CATEGORY_TEXTS.length; i++) text += `${CATEGORY_TEXTS[i]}${counts[i]}`;
-  return Buffer.from(`${text}}`, 'latin1');
+  return Buffer.from(`{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`);
 }
-
-/** The text before the count of each category. */
-const CATEGORY_TEXTS = CATEGORIES.map((name, i) => `${i === 0 ? '{' : ','}"${name}":`);
 
 const POINTS = points('Number of requests or attacks in the point.');

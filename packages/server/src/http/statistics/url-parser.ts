@@ -61,7 +61,7 @@ export class UrlParsers {
       const known = this.#known.get(range.rest);
       if (known?.parse === parse) {
         const { from, to } = parseRange(range, 0, now);
-        // In a literal with spread, V8 takes 2 us longer to set them.
+        // `{ ...query, from, to }` takes 1.5 to 3 us longer: V8 finds no cached shape for it.
         const query = { ...(known.query as Parsed<Q>['query']) };
         query.from = from;
         query.to = to;

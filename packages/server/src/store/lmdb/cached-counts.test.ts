@@ -96,6 +96,27 @@ test('repeated queries equal the oracle while events, hosts and the horizon chan
   );
 });
 
+test('one array of hosts selects the hosts of each project', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const hosts = ['same'];
+  for (const [project, count] of [
+    ['p', 1],
+    ['q', 2],
+  ] as const) {
+    await store.addHost({ project, id: 'same', hostname: 'a.example', limit: 9 });
+    const events = [{ time: NOW - 1, hostId: 'same', request: true, attack: null, count }];
+    await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+  }
+  for (let i = 0; i < 3; i++) {
+    const countsOf = async (project: string) =>
+      (await store.series({ project, hosts, edges: [NOW - 9, NOW] })).requests.join();
+    expect([await countsOf('p'), await countsOf('q')]).toEqual(['1', '2']);
+  }
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
 /** Rows as text, because comparing long arrays takes most of the time. */
 async function resultsOf(
   store: Store,

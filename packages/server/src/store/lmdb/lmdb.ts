@@ -100,12 +100,10 @@ export function lmdbStore(
     append: (batch) => available(() => appends.add(batch)),
 
     series: ({ project, hosts, edges }) =>
-      available(() => {
+      available(async () => {
         const points = edges.length - 1;
-        const counts = track(timeline(project, hosts, edges));
-        return counts instanceof Promise
-          ? counts.then((all) => timelineRows(all, points))
-          : timelineRows(counts, points);
+        const counts = await track(timeline(project, hosts, edges));
+        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
@@ -252,18 +250,6 @@ export function lmdbStore(
     },
   };
 }
-
-function timelineRows(counts: Float64Array, points: number) {
-  return { requests: rowOf(counts, 0, points), attacks: rowOf(counts, 1, points) };
-}
-
-/** A copy if it is short: a view would make V8 move the numbers out of its heap, which takes 1 us. */
-function rowOf(counts: Float64Array, row: number, points: number): Float64Array {
-  const [start, end] = [row * points, (row + 1) * points];
-  return points <= SHORT_POINTS ? counts.slice(start, end) : counts.subarray(start, end);
-}
-
-const SHORT_POINTS = 4;
 
 /** Errors that do not come from LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
