@@ -34,7 +34,7 @@ const UNLESS_CONTROL = 0x60606060;
 const HIGH_BITS = 0x80808080 | 0;
 
 /** Bytes after the line that can be read without a check. */
-export const ZEROS = 32;
+const ZEROS = 32;
 
 /** Enough for one more character of any length: so a line that is cut off still has more bytes than characters. */
 const WRITTEN_MAX = LENGTH_MAX + 4;
