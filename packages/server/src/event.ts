@@ -1,5 +1,6 @@
 /** The normal form that every log format is parsed into, its closed sets, and how values from logs are normalized. */
-import { isIP, isIPv6, SocketAddress } from 'node:net';
+import { isIP, isIPv4, isIPv6, SocketAddress } from 'node:net';
+import { copyOf } from './copy-of.ts';
 
 /** The 13 attack categories, in the order of the interface specification. */
 export const CATEGORIES = [
@@ -230,17 +231,19 @@ export function attackDetails(
 
 /** The ID or name of a rule, as in AttackDetails. */
 export function normalRule(text: string): string {
+  if (isPlain(text, RULE_BYTES_MAX)) return copyOf(text);
   return cutBytes(percentEncoded(text.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
 }
 
 /** The address without port and brackets, in one spelling, so that it is counted under one key. */
 function canonicalAddress(text: string | undefined): string | undefined {
   if (text === undefined || text.length > ADDRESS_LENGTH_MAX) return undefined;
+  if (isIPv4(text)) return copyOf(text);
   const address = /^(?:\[([^\]]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+)$/.exec(text);
   const bare = address?.[1] ?? address?.[2] ?? text;
   const family = isIP(bare);
   if (family === 0 || bare.includes('%')) return undefined;
-  if (family === 4) return cutBytes(bare, ADDRESS_LENGTH_MAX);
+  if (family === 4) return copyOf(bare);
   const canonical = new SocketAddress({ address: bare, family: 'ipv6' }).address;
   // An IPv4 client of an IPv6 socket.
   return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
@@ -272,7 +275,13 @@ function urlPath(text: string | undefined): string | undefined {
   const path = end === -1 ? whole : whole.slice(0, end);
   // Lists show it after the host name, which it must not seem to continue.
   const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
+  if (isPlain(rooted, URL_BYTES_MAX) && !rooted.includes(' ')) return copyOf(rooted);
   return cutBytes(percentEncoded(rooted).replaceAll(' ', '%20'), URL_BYTES_MAX);
+}
+
+/** Whether `percentEncoded` and `cutBytes` would change nothing. */
+function isPlain(text: string, bytesMax: number): boolean {
+  return text.length <= bytesMax && !NOT_PLAIN.test(text);
 }
 
 function percentEncoded(text: string): string {

@@ -407,3 +407,26 @@ test('a few stored characters do not keep a long line in memory', () => {
   expect(process.memoryUsage().heapUsed - before).toBeLessThan(20 * MEGABYTE);
   expect(reader.flush()).toHaveLength(100);
 });
+
+test('recurring rules and details of attacks do not keep long lines in memory', () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const reader = createReader({ format: 'auto' });
+  const parsed = [];
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let i = 0; i < 1_000; i++) {
+    const line =
+      `{"transaction":{"client_ip":"203.0.113.101","time_stamp":"","unique_id":"1794709243${i % 10}.${100_000 + i}",` +
+      `"request":{"uri":"/a/long/path/${i}","body":"${'x'.repeat(60_000)}"},"messages":[{"details":{"match":"",` +
+      `"ruleId":"942100","file":"/rules/of/site/${i}/REQUEST-942-APPLICATION-ATTACK-SQLI.conf","ver":"OWASP_CRS/4"}}]}}`;
+    parsed.push(
+      reader.read(Buffer.from(line).toString(), 0).map((each) => each.kind === 'record' && each.record),
+    );
+  }
+  collectGarbage();
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(10 * MEGABYTE);
+  expect(parsed[999]).toMatchObject([
+    { attack: 'sqli', details: { source: '203.0.113.101', url: '/a/long/path/999', rule: '942100' } },
+  ]);
+});

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { fixtureLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { asObject } from './json.ts';
-import { pickJson, prepareShape, type Shape } from './json-picker.ts';
+import { asArray, asObject } from './json.ts';
+import { type PreparedShape, pickJson, prepareShape, Recurring, type Shape } from './json-picker.ts';
 import { MODSECURITY3_SHAPE } from './modsecurity-json.ts';
 
 const SHAPE = {
@@ -18,6 +18,7 @@ const PREPARED = prepareShape(SHAPE);
 function pruned(value: unknown, shape: Shape): unknown {
   if (shape === 'scalar') return value;
   if (Array.isArray(shape)) return (value as unknown[]).map((each) => pruned(each, shape[0]));
+  if (shape instanceof Recurring) return pruned(value, shape.fields);
   const wanted = Object.entries(asObject(value) ?? {}).filter(([name]) => Object.hasOwn(shape, name));
   const inner = shape as { readonly [name: string]: Shape };
   return Object.fromEntries(wanted.map(([name, each]) => [name, pruned(each, inner[name] ?? 'scalar')]));
@@ -277,6 +278,8 @@ test('a line is read the same whether its fields are picked or parsed', () => {
     'null',
     '403',
     '"is_interrupted":true,"x"',
+    '"is_interrupted":false,"x"',
+    '"secrules_engine":"DetectionOnly","x"',
     '\\"',
     ' ',
     'é',
@@ -307,6 +310,108 @@ test('a line is read the same whether its fields are picked or parsed', () => {
 test('the records of the engine are picked', () => {
   const shape = prepareShape(MODSECURITY3_SHAPE);
   for (const line of fixtureLines('modsecurity3-json.log')) {
-    expect(pickJson(line, shape)).toEqual(pruned(JSON.parse(line), MODSECURITY3_SHAPE));
+    // Without the symbols of recurring objects.
+    const picked: unknown = JSON.parse(JSON.stringify(pickJson(line, shape)));
+    expect(picked).toEqual(pruned(JSON.parse(line), MODSECURITY3_SHAPE));
   }
+});
+
+describe('recurring objects', () => {
+  const RULES = {
+    rules: [new Recurring({ id: 'scalar', tags: ['scalar'], inner: { ver: 'scalar' } }, ['match', 'data'])],
+  } as const;
+  /** The first rule of a line. */
+  const pickOne = (json: string, shape: PreparedShape) =>
+    asArray(pickJson(`{"rules":[${json}]}`, shape)?.rules)[0];
+  const rule = (match: string, id: number, rest = ',"tags":["a"]') =>
+    `{"match":${JSON.stringify(match)},"id":${id},"line":"1234567890"${rest}}`;
+
+  test('are picked once for all objects that differ only in the varying strings', () => {
+    const shape = prepareShape(RULES);
+    const pick = (...rules: string[]) => pickJson(`{"rules":[${rules}]}`, shape)?.rules as unknown[];
+    const [first, second] = pick(rule('x', 1), rule('a "longer" one, with \\ and \u0007', 1));
+    expect(first).toEqual({ id: 1, tags: ['a'] });
+    expect(second).toBe(first);
+    expect(pick(rule('x', 2), rule('x', 1), rule('x', 1, ',"tags":["b"]'))).toEqual([
+      { id: 2, tags: ['a'] },
+      { id: 1, tags: ['a'] },
+      { id: 1, tags: ['b'] },
+    ]);
+  });
+
+  test('agree with JSON.parse, whatever was read before', () => {
+    // Pieces from which objects recur, that begin alike, end early, or are not valid.
+    const piece = fc.oneof(
+      {
+        weight: 3,
+        arbitrary: fc.constantFrom('"match":"x"', '"data":"\\"}"', '"id":"942100"', '"tags":["a","b"]'),
+      },
+      fc.constantFrom(
+        '"tags":[]',
+        '"inner":{"ver":"1","match":"y"}',
+        '"inner":{}',
+        '"match":1',
+        '"data":{"id":1}',
+      ),
+      fc.constantFrom(
+        '"id":942100',
+        '"long":"12345678901234567890"',
+        '"long":"12345678901234567891"',
+        '"x":[{}]',
+      ),
+      fc.constantFrom(
+        '"match":"',
+        '"match":"\\x"',
+        '"match":"\n"',
+        '"data":"é"',
+        '"id":',
+        '}',
+        '"match"',
+        '',
+      ),
+      text.map((each) => `"match":${JSON.stringify(each)}`),
+    );
+    const object = fc.array(piece, { maxLength: 5 }).map((pieces) => `{${pieces.join()}}`);
+    const lines = fc.array(
+      fc.tuple(fc.array(object, { maxLength: 4 }), fc.nat(400)).map(([objects, cut]) => {
+        const line = `{"rules":[${objects.join()}]}`;
+        return cut < line.length && cut % 4 === 0 ? line.slice(0, cut) : line;
+      }),
+      { minLength: 1, maxLength: 8 },
+    );
+    const plain = prepareShape({ rules: [RULES.rules[0].fields] });
+    const kept = prepareShape(RULES);
+    fc.assert(
+      fc.property(lines, (all) => {
+        const fresh = prepareShape(RULES);
+        for (const line of [...all, ...all]) {
+          const expected = pickJson(line, plain);
+          expect(pickJson(line, fresh)).toEqual(expected);
+          expect(pickJson(line, kept)).toEqual(expected);
+          if (expected !== undefined) expect(expected).toEqual(pruned(JSON.parse(line), RULES));
+        }
+      }),
+      { numRuns: scaled(500) },
+    );
+  });
+
+  test('that never recur are picked too, and stop being remembered', () => {
+    const shape = prepareShape(RULES);
+    const pick = (id: number) => pickOne(rule('x', id), shape);
+    for (let id = 0; id < 1_000; id++) expect(pick(id)).toEqual({ id, tags: ['a'] });
+    expect(pick(0)).toBe(pick(0));
+    expect(pick(999)).not.toBe(pick(999));
+  });
+
+  test('are forgotten once they take too much memory, and then remembered again', () => {
+    const shape = prepareShape(RULES);
+    const long = (id: number) => rule('x', id, `,"tags":["${'a'.repeat(20_000)}"]`);
+    const pick = (id: number) => pickOne(long(id), shape);
+    const first = pick(0);
+    expect(pick(0)).toBe(first);
+    for (let id = 1; id < 100; id++) expect(pick(id)).toMatchObject({ id });
+    expect(pick(0)).toEqual(first);
+    expect(pick(0)).not.toBe(first);
+    expect(pick(0)).toBe(pick(0));
+  });
 });

@@ -1,9 +1,9 @@
 /** JSON audit logs of ModSecurity 3, ModSecurity 2 and Coraza: a line is a transaction. */
 import { attackDetails } from '../../event.ts';
-import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
+import { deniedRule, isVerdict, type Rule, scoresOf, sharedRule } from '../categories/classify.ts';
 import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
 import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
-import { pickJson, prepareShape } from './json-picker.ts';
+import { pickJson, prepareShape, Recurring } from './json-picker.ts';
 import { parseRuleText } from './rules.ts';
 import { parseAnyTime, parseAsctime, parseCommonTime, timeOfModsecurityId } from './timestamps.ts';
 
@@ -31,6 +31,21 @@ export const modsecurity3Json: JsonFormat = {
   },
 };
 
+/** The rule of a recurring object, so that it is created once. A key that JSON cannot have. */
+const RULE = Symbol('rule');
+
+interface RecurringDetails extends JsonObject {
+  [RULE]?: Rule;
+}
+
+function withRule(details: JsonObject): RecurringDetails {
+  const id = asText(details.ruleId);
+  // The rules of 980 also depend on the message.
+  return id === '' || id.startsWith('980')
+    ? details
+    : { ...details, [RULE]: sharedRule(ruleOf(id, details, '')) };
+}
+
 /** The fields that `modsecurity3Json` reads. */
 export const MODSECURITY3_SHAPE = {
   transaction: {
@@ -44,7 +59,11 @@ export const MODSECURITY3_SHAPE = {
     messages: [
       {
         message: 'scalar',
-        details: { ruleId: 'scalar', severity: 'scalar', ver: 'scalar', file: 'scalar', tags: ['scalar'] },
+        details: new Recurring(
+          { ruleId: 'scalar', severity: 'scalar', ver: 'scalar', file: 'scalar', tags: ['scalar'] },
+          ['match', 'reference', 'data'],
+          withRule,
+        ),
       },
     ],
   },
@@ -68,7 +87,12 @@ function modsecurity3Rules(messages: unknown): Rule[] {
   const rules: Rule[] = [];
   for (const message of asArray(messages)) {
     const fields = asObject(message);
-    const details = asObject(fields?.details);
+    const details: RecurringDetails | null = asObject(fields?.details);
+    const known = details?.[RULE];
+    if (known !== undefined) {
+      rules.push(known);
+      continue;
+    }
     const id = asText(details?.ruleId);
     if (details !== null && id !== '') rules.push(ruleOf(id, details, asText(fields?.message)));
   }
@@ -100,10 +124,10 @@ function isBlocked(transaction: JsonObject, rules: readonly Rule[]): boolean | u
 }
 
 /** The log does not say which rule denied the request: the verdict did, or the last rule before 980. */
-function markDenied(rules: readonly Rule[]): void {
+function markDenied(rules: Rule[]): void {
   if (rules.some(({ denied }) => denied)) return;
   const rule = rules.find(isVerdict) ?? lastRule(rules);
-  if (rule !== undefined) rule.denied = true;
+  if (rule !== undefined) rules[rules.indexOf(rule)] = deniedRule(rule);
 }
 
 function lastRule(rules: readonly Rule[]): Rule | undefined {

@@ -2,8 +2,15 @@
  * Joins what firewalls log about a request, by its ID. A flagged request is one attack, however many rules matched,
  * however many lines report it, and whether an error log, an audit log or both do.
  */
+import { copyOf } from '../../copy-of.ts';
 import { type AttackDetails, normalRule } from '../../event.ts';
-import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
+import {
+  type Classification,
+  classify,
+  classifyShared,
+  decide,
+  type Overrides,
+} from '../categories/classify.ts';
 import {
   type LineRange,
   type LogFormat,
@@ -97,7 +104,7 @@ export class Transactions {
     if (open !== undefined) this.#open.delete(keyOf(open));
     const judgements = open?.judgements ?? [];
     const details = mergeDetails(transaction.details, open?.details);
-    for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
+    for (const rule of rules) addDistinct(judgements, classifyShared(rule, this.#overrides));
     const parsed = this.#finish({ id, format, time, host, judgements, details }, [format]);
     if (!request) return parsed;
     const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
@@ -376,16 +383,20 @@ function keyOf({ id, connection }: OpenRequest): string {
 
 /** A rule counts once, but any of its messages may say that it denied the request. */
 function addDistinct(judgements: Classification[], judgement: Classification): void {
-  const known = judgements.find(
+  const index = judgements.findIndex(
     ({ rule, because }) => rule === judgement.rule && (rule !== '' || because === judgement.because),
   );
+  const known = judgements[index];
   if (known === undefined) {
     if (judgements.length < RULES_MAX) judgements.push(judgement);
     return;
   }
-  if (judgement.denied) known.denied = true;
-  if (judgement.verdict) known.verdict = true;
-  known.points = Math.max(known.points, judgement.points);
+  if (known === judgement) return;
+  // A copy, because requests share classifications.
+  const joined = { ...known, points: Math.max(known.points, judgement.points) };
+  if (judgement.denied) joined.denied = true;
+  if (judgement.verdict) joined.verdict = true;
+  judgements[index] = joined;
 }
 
 /** The first wins, except that any of them may say that the request was blocked. */
@@ -401,9 +412,4 @@ function mergeDetails(
 
 function shortened(text: string): string {
   return text.length > TEXT_LENGTH_MAX ? text.slice(0, TEXT_LENGTH_MAX) : text;
-}
-
-/** A slice would keep its whole line in memory, up to a megabyte. */
-function copyOf(text: string): string {
-  return Buffer.from(text, 'utf16le').toString('utf16le');
 }
