@@ -77,7 +77,9 @@ export function hostTests({ test, fresh, runs }: Suite): void {
       ];
       await each.append(batch('p', ids, events));
       const selection = { project: 'p', hosts: [id], edges: [NOW - 9, NOW + 9] };
-      expect([...(await each.series(selection)).attacks]).toEqual([attack.count]);
+      const attacks = async () => [...(await each.series(selection)).attacks];
+      // More than once, because stores cache repeated selections.
+      for (let i = 0; i < 3; i++) expect(await attacks()).toEqual([attack.count]);
       const listed = async () =>
         (await each.top({ ...selection, from: NOW - 9, to: NOW, list: 'sources', limit: 9 })).attacks;
       expect(await listed()).toBe(1);
@@ -95,6 +97,7 @@ export function hostTests({ test, fresh, runs }: Suite): void {
         unknownHosts: 1,
       });
       expect(await listed()).toBe(0);
+      expect(await attacks()).toEqual([0]);
       const hostnames = [HOSTNAMES[0] ?? ''];
       const [again] = await each.resolveHosts({ project: 'p', hostnames, limit: 9 });
       expect(again).not.toBe(id);

@@ -7,19 +7,19 @@ import { BoundedCache } from '../cache.ts';
 
 /**
  * Bypasses `reply.send` with its type checks and hooks, which take 9% of a small cached response.
- * `headers` alternates names and values. Without `body` there is no Content-Length. Node.js sends the parts of a body in
- * one system call.
+ * `headers` alternates names and values, and gets those of every response. Without `body` there is no Content-Length.
+ * Node.js sends the parts of a body in one system call.
  */
 export function sendBytes(
   reply: FastifyReply,
   status: number,
-  headers: readonly string[],
+  headers: string[],
   body?: Buffer | readonly Buffer[],
 ): void {
-  const sent = ['X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff', ...headers];
-  if (reply.server.stopping) sent.push('Connection', 'close');
-  if (body !== undefined) sent.push('Content-Length', String(lengthOf(body)));
-  reply.raw.writeHead(status, sent);
+  headers.push('X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff');
+  if (reply.server.stopping) headers.push('Connection', 'close');
+  if (body !== undefined) headers.push('Content-Length', String(lengthOf(body)));
+  reply.raw.writeHead(status, headers);
   // Not before `writeHead`: if that throws, Fastify must still send the error.
   reply.hijack();
   if (body === undefined || reply.request.method === 'HEAD') reply.raw.end();

@@ -60,7 +60,9 @@ export function parseSignature({ headers }: SignedRequest, now: number): ParsedS
   if (fields.scope && fields.scope.date !== date.slice(0, 8)) {
     return malformed('the date in Credential must be the day of X-Sdk-Date');
   }
-  return { kind: 'parsed', pending: { ...fields, date } };
+  const { access, scope, signedHeaders, signature } = fields;
+  // Without spread: V8 would give each of these objects a shape of its own, which is slow wherever one is used.
+  return { kind: 'parsed', pending: { access, scope, signedHeaders, signature, date } };
 }
 
 export type SignatureProblem =

@@ -53,7 +53,7 @@ export function createGuard(
       if (kind === 'signature') return signedCaller(authenticator, request, now);
       // Set before the checks, so that the access log names the user of a rejected request.
       try {
-        if (kind === 'token') request.caller = await tokenCaller(authenticator, request);
+        if (kind === 'token') request.caller = accepted(await authenticator.checkToken(tokenIn(request)));
         else if (kind === 'session')
           request.caller = { user: (await signedIn(authenticator, request)).user, scope: 'unscoped' };
         else if (kind === 'basic') request.caller = await basicCaller(authenticator, request);
@@ -63,10 +63,14 @@ export function createGuard(
       }
       await authorize(request);
     },
-    /** Runs when the body has arrived. */
-    async onBody(request: FastifyRequest): Promise<void> {
-      if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
-      await verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
+    /** Runs when the body has arrived. With a callback, because most requests have nothing to wait for. */
+    onBody(request: FastifyRequest, _reply: unknown, done: (error?: Error) => void): void {
+      if (request.pendingSignature === null || request.routeOptions.config.streamsBody) {
+        done();
+        return;
+      }
+      const body = Buffer.isBuffer(request.body) ? request.body : NO_BODY;
+      verifySignature(request, body).then(() => done(), done);
     },
   };
 
@@ -95,18 +99,20 @@ export function createGuard(
   /** For unsigned requests whose body takes long to arrive: the credentials may have been revoked meanwhile. */
   async function checkAgain(request: FastifyRequest): Promise<void> {
     const isBasic = credentialKind(request) === 'basic';
-    const caller = await (isBasic ? basicCaller : tokenCaller)(authenticator, request);
+    const caller = isBasic
+      ? await basicCaller(authenticator, request)
+      : accepted(await authenticator.checkToken(tokenIn(request)));
     await checkRole(authenticator, caller, request);
   }
 
   /** Call it only after authentication: otherwise anyone could use up another user's rate limit. */
-  async function authorize(request: FastifyRequest): Promise<void> {
+  function authorize(request: FastifyRequest): Promise<void> {
     const caller = callerOf(request);
     if (requests && !requests.take(caller.user.id)) {
       requestShed.publish('rate_limit');
       throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
-    await checkRole(authenticator, caller, request);
+    return checkRole(authenticator, caller, request);
   }
 }
 
@@ -132,8 +138,8 @@ async function checkRole(
     throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
 }
 
-async function tokenCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
-  const token = request.headers['x-auth-token'];
+function tokenIn({ headers }: FastifyRequest): string {
+  const token = headers['x-auth-token'];
   if (token === undefined) {
     throw new ApiError(
       'WAF.9001',
@@ -141,7 +147,10 @@ async function tokenCaller(authenticator: Authenticator, request: FastifyRequest
     );
   }
   // Node joins repeated headers with a comma, so it is always one string.
-  const checked = await authenticator.checkToken(String(token));
+  return String(token);
+}
+
+function accepted(checked: Caller | TokenRefusal): Caller {
   if (typeof checked === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked]);
   return checked;
 }

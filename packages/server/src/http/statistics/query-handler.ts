@@ -29,7 +29,7 @@ export interface QueryHandlers {
 }
 
 export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
-  const cache = new ResponseCache(store);
+  const cache = new ResponseCache();
   const send = createSend();
   const parsers = new UrlParsers();
 
@@ -58,13 +58,15 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         // Tomorrow, `today` is another range, which may have the same version.
         if (isRecent) return contentResponse(content);
         const { project, from, to } = query;
-        const response = { project, from, to, version, body: toBody(content), compressed: new Map() };
+        const response = { project, from, to, version, body: toBody(content), compressed: {} };
         cache.set(request, response);
         return response;
       }
 
       return async (request, reply) => {
-        const response = (await cache.get(request)) ?? (await admit(request, () => respond(request)));
+        const known = cache.get(request);
+        const isCurrent = known && known.version === (await store.version(known));
+        const response = isCurrent ? known : await admit(request, () => respond(request));
         return send(request, reply, response);
       };
     },

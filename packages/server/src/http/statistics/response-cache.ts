@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
 import type { Range } from '../../statistics/range.ts';
-import type { Store } from '../../store/store.ts';
 import { COMPRESS, type ContentCoding, createNegotiation, sendBytes } from '../send.ts';
 import { SharedParts } from '../shared-parts.ts';
 
@@ -20,7 +19,7 @@ export interface Response {
   /** The version of the counts in the range, or a hash of the content; null if the store does not know the version. */
   version: string | null;
   body: Body;
-  compressed: Map<ContentCoding, Buffer | Buffer[]>;
+  compressed: { [coding in ContentCoding]?: Buffer | Buffer[] };
 }
 
 type CachedResponse = Response & Range & { project: string };
@@ -29,7 +28,7 @@ type CachedResponse = Response & Range & { project: string };
 export function contentResponse(content: Body | object): Response {
   const body = toBytes(toBody(content));
   const version = createHash('sha256').update(body).digest('base64url').slice(0, 22);
-  return { version, body, compressed: new Map() };
+  return { version, body, compressed: {} };
 }
 
 export type Body = Buffer | SharedParts;
@@ -44,7 +43,6 @@ function toBytes(body: Body): Buffer {
 }
 
 export class ResponseCache {
-  readonly #store: Store;
   /** By hash of the URL, because looking up a string takes as long as the whole URL is. */
   readonly #responses = new BoundedCache<number, CachedResponse & { url: string }>({
     name: 'responses',
@@ -60,16 +58,11 @@ export class ResponseCache {
    */
   readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
-  constructor(store: Store) {
-    this.#store = store;
-  }
-
-  /** The response to a request for the same URL, if no count in its range has changed since. */
-  async get(request: FastifyRequest): Promise<CachedResponse | undefined> {
+  /** The response to a request for the same URL. It is current if the version of its range is the same. */
+  get(request: FastifyRequest): CachedResponse | undefined {
     if (isUncached(request)) return undefined;
     const response = this.#responses.get(hashOf(request.url));
-    if (response?.url !== request.url) return undefined;
-    return response.version === (await this.#store.version(response)) ? response : undefined;
+    return response?.url === request.url ? response : undefined;
   }
 
   /** Keeps the response if the URL was requested before. */
@@ -113,25 +106,34 @@ export function createSend(): (
   request: FastifyRequest,
   reply: FastifyReply,
   response: Response,
-) => Promise<void> {
+) => void | Promise<void> {
   const negotiateBytes = createNegotiation(['br', 'gzip']);
   const negotiateParts = createNegotiation(['gzip', 'br']);
 
-  return async ({ headers }, reply, { version, body, compressed }) => {
+  return ({ headers }, reply, { version, body, compressed }) => {
     const etag = version === null ? undefined : `W/"${version}"`;
     const known = headers['if-none-match'];
     if (etag !== undefined && known !== undefined && isListed(etag, known)) {
       return sendBytes(reply, 304, cacheHeaders(etag));
     }
-    const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
+    const sent = cacheHeaders(etag);
+    sent.push('Content-Type', 'application/json; charset=utf-8');
     const negotiate = Buffer.isBuffer(body) ? negotiateBytes : negotiateParts;
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
     if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
     sent.push('Content-Encoding', coding);
-    const bytes = compressed.get(coding) ?? (await compress(body, coding));
-    compressed.set(coding, bytes);
-    sendBytes(reply, 200, sent, bytes);
+    const ready = compressed[coding] ?? readyGzip(body, coding);
+    if (ready !== undefined) return sendBytes(reply, 200, sent, ready);
+    return compress(body, coding).then((bytes) => {
+      compressed[coding] = bytes;
+      sendBytes(reply, 200, sent, bytes);
+    });
   };
+}
+
+/** Undefined if something must be compressed first. */
+function readyGzip(body: Body, coding: ContentCoding): Buffer[] | undefined {
+  return !Buffer.isBuffer(body) && coding === 'gzip' && body.isDeflated ? body.gzip() : undefined;
 }
 
 /** The weak comparison of HTTP: with or without `W/`. */
@@ -143,7 +145,10 @@ function isListed(etag: string, header: string): boolean {
 }
 
 async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {
-  if (!Buffer.isBuffer(body) && coding === 'gzip') return body.gzip();
+  if (!Buffer.isBuffer(body) && coding === 'gzip') {
+    await body.deflate();
+    return body.gzip();
+  }
   return COMPRESS[coding](toBytes(body));
 }
 

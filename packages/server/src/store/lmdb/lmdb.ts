@@ -100,10 +100,12 @@ export function lmdbStore(
     append: (batch) => available(() => appends.add(batch)),
 
     series: ({ project, hosts, edges }) =>
-      available(async () => {
+      available(() => {
         const points = edges.length - 1;
-        const counts = await track(timeline(project, hosts, edges));
-        return { requests: rowOf(counts, 0, points), attacks: rowOf(counts, 1, points) };
+        const counts = track(timeline(project, hosts, edges));
+        return counts instanceof Promise
+          ? counts.then((all) => timelineRows(all, points))
+          : timelineRows(counts, points);
       }),
 
     totals: ({ project, hosts, from, to }) =>
@@ -249,6 +251,10 @@ export function lmdbStore(
       await committer.close();
     },
   };
+}
+
+function timelineRows(counts: Float64Array, points: number) {
+  return { requests: rowOf(counts, 0, points), attacks: rowOf(counts, 1, points) };
 }
 
 /** A copy if it is short: a view would make V8 move the numbers out of its heap, which takes 1 us. */
