@@ -233,7 +233,7 @@ test.each(ROTATIONS)(
 test.runIf(process.platform === 'linux')('queries go first: every thread has a low priority', async () => {
   writeFileSync(log, lines(100));
   const { pid } = follow();
-  await eventually(async () => ((await requests()) >= written ? true : undefined), `${written} requests`);
+  await expectAllCounted();
   const threads = readdirSync(`/proc/${pid}/task`).map(Number);
   expect(threads.length).toBeGreaterThan(1);
   for (const thread of threads) expect(getPriority(thread)).toBeGreaterThanOrEqual(10);
