@@ -30,6 +30,17 @@ test('beyond the weight, entries are evicted; a replaced entry has its new weigh
   expect(cache.get('huge')).toBeUndefined();
 });
 
+test('a weighted cache also has a limit of entries', () => {
+  const cache = new BoundedCache<string, number>({
+    name: null,
+    entriesMax: 2,
+    weightMax: 100,
+    weight: (v) => v,
+  });
+  for (const [i, key] of ['a', 'b', 'c'].entries()) cache.set(key, i);
+  expect([cache.get('a'), cache.get('b'), cache.get('c'), cache.size]).toEqual([undefined, 1, 2, 2]);
+});
+
 test('a versioned cache drops all entries if the version differs', () => {
   let version = 1;
   const cache = new VersionedCache<string, number>('tokens', () => version);

@@ -52,7 +52,7 @@ interface CacheLimits<K, V> {
 export class BoundedCache<K extends {}, V extends {}> {
   readonly #limits: CacheLimits<K, V>;
   readonly name: string;
-  /** Created on first use, because it allocates space for all entries: 20 ms for 100,000 entries. */
+  /** Created on first use: most caches of a process are never used. */
   #entries: LRUCache<K, V> | null = null;
   hits = 0;
   misses = 0;
@@ -83,6 +83,7 @@ export class BoundedCache<K extends {}, V extends {}> {
   set(key: K, value: V): void {
     this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
+    if (this.#entries.size > this.#limits.entriesMax) this.#entries.pop();
   }
 
   /** The least recently used value, if entries of this weight would evict it. */
@@ -102,14 +103,14 @@ export class BoundedCache<K extends {}, V extends {}> {
   }
 }
 
+/** Without `max`, for which lru-cache would allocate space at once: 5 MB for the caches of the service. */
 function createEntries<K extends {}, V extends {}>(limits: CacheLimits<K, V>): LRUCache<K, V> {
-  const { entriesMax, weightMax = 0, weight, ttlMs = 0 } = limits;
+  const { entriesMax, weightMax = entriesMax, weight = () => 1, ttlMs = 0 } = limits;
   return new LRUCache<K, V>({
-    max: entriesMax,
     maxSize: weightMax,
     ttl: ttlMs,
     // lru-cache rejects a weight of 0.
-    ...(weight && { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
+    sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))),
   });
 }
 
