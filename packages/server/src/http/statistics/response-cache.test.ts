@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
+import { cacheCreated, type NamedCache } from '../../diagnostics.ts';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
@@ -18,7 +19,9 @@ let app: FastifyInstance;
 let store: Store;
 const clock = { now: NOW };
 
-beforeEach(() => {
+beforeEach(startApp);
+
+function startApp(): void {
   clock.now = NOW;
   store = memoryStore(() => clock.now);
   app = fastify();
@@ -32,7 +35,7 @@ beforeEach(() => {
     app,
     statisticsRoutes(store, () => clock.now),
   );
-});
+}
 
 async function count(time: number, events = 1): Promise<void> {
   const one = { time, hostId: null, request: true, attack: 'sqli', count: 1 } as const;
@@ -162,6 +165,21 @@ describe('a response', () => {
       clock.now += 60_000;
       expect((await get(url)).json().requests.at(-1).time).toBe(clock.now);
     }
+  });
+
+  test('is cached only if exactly its range was requested before, wherever the range is', async () => {
+    const caches: NamedCache[] = [];
+    const unsubscribe = cacheCreated.subscribe((cache) => caches.push(cache));
+    startApp();
+    unsubscribe();
+    const cached = () => caches.find(({ name }) => name === 'responses')?.size;
+    const hosts = Array.from({ length: 10 }, (_, i) => `host-${i}-`.padEnd(32, '0')).join();
+    const url = (from: number) => `/v1/p/waf/event/attack/type?hosts=${hosts}&from=${from}&to=${NOW}`;
+    await get(url(NOW - DAY_MS));
+    await get(url(NOW - DAY_MS + 1));
+    expect(cached()).toBe(0);
+    await get(url(NOW - DAY_MS));
+    expect(cached()).toBe(1);
   });
 
   test('from the cache always equals a newly computed one', async () => {
