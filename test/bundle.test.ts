@@ -88,3 +88,10 @@ test('a thread does not load the program', () => {
   expect([...found]).toContain('batch-reader.js');
   expect([...found]).not.toContain('main.js');
 });
+
+test('all sources are Latin-1, which V8 keeps in one byte per character', () => {
+  const sources = readdirSync(copy).filter((name) => name.endsWith('.js'));
+  expect(sources).toContain('app.js');
+  const wide = sources.filter((name) => /[^\0-\xff]/.test(readFileSync(join(copy, name), 'utf8')));
+  expect(wide).toEqual([]);
+});
