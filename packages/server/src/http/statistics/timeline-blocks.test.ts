@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
+import { cacheCreated, type NamedCache } from '../../diagnostics.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
 import type { Store } from '../../store/store.ts';
@@ -131,6 +132,19 @@ describe('a timeline from blocks', () => {
       const expected = (await plainJson(timelineOf(store), { ...range, hosts })).toString();
       expect(text(await blocks.json(timelineOf(store), { ...range, hosts }))).toBe(expected);
     }
+  });
+
+  test('of a store without versions is plain, and nothing is cached for it', async () => {
+    const caches: NamedCache[] = [];
+    const unsubscribe = cacheCreated.subscribe((cache) => caches.push(cache));
+    const { versions: _, ...withoutVersions } = store;
+    const blocks = new TimelineBlocks(withoutVersions);
+    unsubscribe();
+    const range = { project: 'plain', hosts: ['a'], from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    for (let i = 0; i < 3; i++)
+      expect(Buffer.isBuffer(await blocks.json(timelineOf(store), range))).toBe(true);
+    expect(caches.map(({ size, misses }) => [size, misses])).toEqual(caches.map(() => [0, 0]));
+    expect(caches.length).toBeGreaterThan(0);
   });
 
   test('counts only what has changed, and the points that the range cuts', async () => {

@@ -106,8 +106,8 @@ export class TimelineBlocks {
     weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
   });
   /**
-   * By view. A view that is queried several times between two changes needs only this. Together with joined blocks, it saves
-   * 12 of 80 us. The points are mostly those of the cached blocks, but may outlive them.
+   * By view. A view that is queried several times between two changes needs only this: a live day by minute takes 126 instead
+   * of 141 us, joining included. The points are mostly those of the cached blocks, but may outlive them.
    */
   readonly #latest = new BoundedCache<number, LatestRange>({
     name: 'timeline_ranges',
@@ -139,7 +139,7 @@ export class TimelineBlocks {
   async #fromBlocks(timeline: TimelineSeries, query: GridQuery): Promise<SharedParts | undefined> {
     const { project, hosts, from, to, offsetMs, byDay = false } = query;
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
-    if (to - from < BLOCK_POINTS * intervalMs) return undefined;
+    if (this.#store.versions === undefined || to - from < BLOCK_POINTS * intervalMs) return undefined;
     const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${project}`, hosts);
     if (view === undefined) return undefined;
     const first = Math.ceil((from + offsetMs) / intervalMs);
@@ -183,6 +183,7 @@ export class TimelineBlocks {
     changes: number | undefined,
     now: number,
   ): Promise<SharedParts | undefined> {
+    // Only for the type: `#fromBlocks` has checked it.
     if (this.#store.versions === undefined) return undefined;
     const blockMs = BLOCK_POINTS * intervalMs;
     const firstBlock = Math.floor(first / BLOCK_POINTS);
