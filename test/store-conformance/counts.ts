@@ -126,8 +126,9 @@ export function countTests({ test, fresh, runs }: Suite): void {
             if (versions)
               expect(versions).toEqual(await Promise.all(parts.map((part) => store.version(part))));
             const query = { project, hosts: pick(ids, set) };
+            const { requests, attacks } = await store.series({ ...query, edges });
             const results = [
-              await store.series({ ...query, edges }),
+              texts([requests, attacks]),
               await store.totals({ ...query, ...range }),
               rowsOf(await store.seriesByCategory({ ...query, edges })),
               texts(await store.seriesByGroup({ ...query, edges })),

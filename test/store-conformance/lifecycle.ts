@@ -51,8 +51,12 @@ export function lifecycleTests({ test, fresh, destroyAll, runs }: Suite): void {
       await each.prune(horizon, { freeBefore: freed });
       expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
       const note = { trustedAt: 1, passedAt: 2, probationMs: 3, freeBefore: 4, freeSince: 5 };
-      await each.noteRetention(note);
+      await each.noteRetention(note, null);
       expect((await each.retention()).note).toEqual(note);
+      await each.noteRetention({ ...note, passedAt: 6 }, null);
+      expect((await each.retention()).note).toEqual(note);
+      await each.noteRetention({ ...note, passedAt: 7 }, note);
+      expect((await each.retention()).note).toEqual({ ...note, passedAt: 7 });
       // This does not move the horizon forward.
       expect(await each.restoreHorizon(NOW)).toBe(horizon);
     }
@@ -67,6 +71,89 @@ export function lifecycleTests({ test, fresh, destroyAll, runs }: Suite): void {
       await expectSame();
     }
     expect(await store.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+  });
+
+  test('a version does not come back with the horizon: it may be that of counts from in between', async () => {
+    const { store } = await fresh();
+    await store.append(batch('p', [], [drawnAt(NOW - DAY_MS)]));
+    const range = { project: 'p', from: NOW - 2 * DAY_MS, to: NOW };
+    const before = await store.version(range);
+    await store.prune(NOW - DAY_MS / 2, { freeBefore: 0, topListsBefore: 0 });
+    const between = await store.version(range);
+    await store.restoreHorizon(0);
+    const after = await store.version(range);
+    expect(new Set([before, between, after]).size).toBe(3);
+  });
+
+  test('a prune that expects another horizon moves and frees nothing', async () => {
+    const { store } = await fresh();
+    await store.prune(NOW - 10 * DAY_MS, { freeBefore: NOW - 20 * DAY_MS });
+    await store.restoreHorizon(NOW - 15 * DAY_MS);
+    const expectedHorizon = NOW - 10 * DAY_MS;
+    await store.prune(NOW - 5 * DAY_MS, { freeBefore: NOW - 10 * DAY_MS, expectedHorizon });
+    const state = { horizon: NOW - 15 * DAY_MS, freedBefore: NOW - 20 * DAY_MS };
+    expect(await store.retention()).toMatchObject(state);
+    await store.prune(NOW - 5 * DAY_MS, { freeBefore: 0, expectedHorizon: state.horizon });
+    expect(await store.retention()).toMatchObject({ ...state, horizon: NOW - 5 * DAY_MS });
+    // Nor if it has moved forward since.
+    await store.prune(NOW, { freeBefore: NOW, expectedHorizon: state.horizon });
+    expect(await store.retention()).toMatchObject({ ...state, horizon: NOW - 5 * DAY_MS });
+  });
+
+  test('a horizon that moves back during a prune never reaches what is freed', async () => {
+    const { store } = await fresh();
+    for (let steps = 0; steps < 6; steps++) {
+      const time = NOW - (10 - steps) * DAY_MS;
+      await store.prune(time, { freeBefore: 0 });
+      const pruned = store.prune(0, { freeBefore: time });
+      for (let i = 0; i < steps; i++) await store.ping();
+      const restored = await store.restoreHorizon(0);
+      await pruned;
+      expect(await store.retention()).toMatchObject({ horizon: restored, freedBefore: restored });
+    }
+  });
+
+  test('the horizon can move back while events of several projects are counted', async () => {
+    const { store } = await fresh();
+    const projects = ['p', 'q', 'r'];
+    await Promise.all([
+      ...Array.from({ length: 18 }, (_, i) =>
+        store.append(batch(projects[i % 3] ?? '', [], [drawnAt(NOW), drawnAt(NOW - 40 * DAY_MS)])),
+      ),
+      ...[4, 3, 2, 1].map(async (days) => {
+        await store.prune(NOW - days * DAY_MS, { freeBefore: 0 });
+        await store.restoreHorizon(NOW - 9 * DAY_MS);
+      }),
+    ]);
+    for (const project of projects) {
+      const { requests } = await store.series({ project, edges: [NOW - DAY_MS, NOW + 1] });
+      expect(requests).toEqual(Float64Array.of(6));
+    }
+  });
+
+  test('events that the horizon hides can be counted until they are freed', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const drawn = fc.sample(event, { numRuns: 300, seed: 13 });
+    const freed = NOW - 25 * DAY_MS + 777;
+    const edges = [freed, NOW - 12 * DAY_MS + 5, NOW - 4 * DAY_MS, NOW + 2 * DAY_MS];
+    for (const each of [store, oracle]) {
+      await each.append(batch('p', ids, drawn));
+      await each.prune(NOW - 5 * DAY_MS + 1, { freeBefore: freed });
+    }
+    for (const hosts of [undefined, ids.slice(0, 1), ids]) {
+      const query = { project: 'p', hosts, edges };
+      for (const ignoreHorizon of [true, false]) {
+        const series = await store.series({ ...query, ignoreHorizon });
+        expect(series).toEqual(await oracle.series({ ...query, ignoreHorizon }));
+        expect((series.requests[0] ?? 0) > 0).toBe(ignoreHorizon);
+        expect(await store.seriesByCategory({ ...query, ignoreHorizon })).toEqual(
+          await oracle.seriesByCategory({ ...query, ignoreHorizon }),
+        );
+      }
+    }
   });
 
   test('a project that is copied to another store and back is unchanged', async () => {

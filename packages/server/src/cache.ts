@@ -28,8 +28,10 @@ export const CACHES = {
   timeline_blocks: 'text of the points of timelines',
   timeline_ranges: 'the latest range of each repeated timeline',
   timeline_views: 'selections and grids of timelines',
+  timeline_zeros: 'text of points without counts',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',
+  top_results: 'top lists of repeated queries (embedded store)',
   versions: 'sums of change counters (embedded store)',
 } as const;
 

@@ -1,5 +1,6 @@
 /** Writes to the LMDB files: one transaction at a time, with a timeout for the write lock. */
 import type { RootDatabase } from 'lmdb';
+import { afterRunning } from '../running-time.ts';
 
 /** How long a change waits for the write lock. A stopped process may hold it forever. */
 const LOCK_WAIT_MS_MAX = 5_000;
@@ -98,7 +99,9 @@ export class Committer {
     if (this.#closed) return;
     this.#closed = true;
     const idle = this.#idle.then(() => true);
-    const late = new Promise<false>((resolve) => setTimeout(resolve, CLOSE_WAIT_MS_MAX, false).unref());
+    const late = new Promise<false>((resolve) =>
+      afterRunning(CLOSE_WAIT_MS_MAX, () => resolve(false)).unref(),
+    );
     const hasBegun = () => this.#running.some(({ state }) => state === 'begun');
     const isFree = (await Promise.race([idle, late])) || (hasBegun() && (await idle));
     if (isFree) await this.#options.root().close();

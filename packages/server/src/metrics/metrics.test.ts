@@ -207,11 +207,11 @@ describe('metrics of the store', () => {
     expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'mixed' })).toBe(1);
   });
 
-  test('never decrease while retention deletes events, and never miss or repeat any', async () => {
+  test('never decrease while retention hides and deletes events, and never miss or repeat any', async () => {
     const step = fc.record({
       hours: fc.double({ min: 0, max: 1, noNaN: true }),
       ages: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 5 }),
-      prunes: fc.boolean(),
+      retention: fc.constantFrom('none', 'prune', 'hide', 'restore'),
     });
     await fc.assert(
       fc.asyncProperty(
@@ -226,15 +226,17 @@ describe('metrics of the store', () => {
           // Late events may be missed in the last hours before the horizon.
           const ageMax = retentionMs - Math.min(3 * HOUR_MS, retentionMs / 2);
           let expected = 0;
-          for (const { hours, ages, prunes } of steps) {
+          for (const { hours, ages, retention } of steps) {
             // There is a scrape at least once an hour.
             now += Math.floor(hours * Math.min(HOUR_MS, retentionMs / 16));
-            await append(
+            const appended = await append(
               store,
               ages.map((age) => event(now - Math.floor(age * ageMax), { attack: 'xss' })),
             );
-            expected += ages.length;
-            if (prunes) await store.prune(now - retentionMs);
+            expected += ages.length - (appended.kind === 'appended' ? appended.beforeHorizon : 0);
+            if (retention === 'prune') await store.prune(now - retentionMs);
+            if (retention === 'hide') await store.prune(now - retentionMs / 4, { freeBefore: 0 });
+            if (retention === 'restore') await store.restoreHorizon(0);
             const json = await scrape();
             expect(sample(json, 'wafstat_requests_total', PROJECT)).toBe(expected);
             expect(sample(json, 'wafstat_attacks_total', { ...PROJECT, category: 'xss' })).toBe(expected);
@@ -244,6 +246,34 @@ describe('metrics of the store', () => {
       ),
       { numRuns: scaled(30) },
     );
+  });
+
+  test('count late events as soon as the horizon moves back, and do not repeat those that it hid', async () => {
+    const store = memoryStore(() => START);
+    const added = await store.addHost({ project: 'p', hostname: 'a.example', limit: 9 });
+    const hostId = added.kind === 'added' ? added.host.id : null;
+    await append(store, [event(START - 5 * DAY_MS, { hostId, attack: 'xss', count: 100 })]);
+    await store.prune(START - DAY_MS, { freeBefore: 0 });
+    const scrape = follow(store, { hostsMax: 1 });
+    await scrape();
+    await store.restoreHorizon(START - 9 * DAY_MS);
+    await append(store, [event(START - 5 * DAY_MS, { hostId, attack: 'xss', count: 7 })]);
+    const json = await scrape();
+    expect(sample(json, 'wafstat_requests_total', PROJECT)).toBe(7);
+    expect(sample(json, 'wafstat_attacks_total', { ...PROJECT, category: 'xss' })).toBe(7);
+    expect(sample(json, 'wafstat_host_requests_total', { ...PROJECT, host: 'a.example' })).toBe(7);
+  });
+
+  test('count new events after the clock was ahead and is right again', async () => {
+    let now = START + 400 * DAY_MS;
+    const store = memoryStore(() => now);
+    await append(store, [event(START, { count: 100 })]);
+    const scrape = follow(store, { now: () => now });
+    await scrape();
+    now = START;
+    await scrape();
+    await append(store, [event(START, { count: 7 })]);
+    expect(sample(await scrape(), 'wafstat_requests_total', PROJECT)).toBe(7);
   });
 
   test('have hosts up to the limit, the oldest first, and say how many more there are', async () => {
@@ -458,7 +488,10 @@ is generated from the code.
 
 - **Counts of logs come from the store** when Prometheus scrapes. They include what \`wafstat ingest\`, \`wafstat follow\` and
   other machines count, with every store. They start at zero with the service, so use \`increase()\` and \`rate()\`; exact
-  totals of any range are in the [API](api.md). An event counts when it is ingested, whatever its time is.
+  totals of any range are in the [API](api.md). An event counts when it is ingested, whatever its time is within
+  the retention time, also after \`wafstat horizon --set\`. Events that the horizon hides and shows again do not count again.
+- **A series that appears later**, for example of a new project, is 0 in its first scrape and has its value from the
+  second one. \`increase()\` starts from the first value of a series, so it includes the first events.
 - **Retention does not decrease them.** Scrape at least once an hour. Events that arrive less than two hours before their
   retention time ends may be missed.
 - **Events that are counted while the service is down** are not in the metrics, but in the API.

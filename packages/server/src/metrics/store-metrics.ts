@@ -141,12 +141,12 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
 
   async function countProject(
     { project, labels, wasOmitted }: LabelledProject,
-    horizon: number,
+    freedBefore: number,
     now: number,
   ) {
     const existed = isFirst || wasOmitted;
-    const totals = await totalsOf(project).read(horizon, now, async (edges) => {
-      const series = await store.seriesByCategory({ project, edges });
+    const totals = await totalsOf(project).read(freedBefore, now, async (edges) => {
+      const series = await store.seriesByCategory({ project, edges, ignoreHorizon: true });
       return [series.requests, ...series.attacks, ...series.blocked];
     });
     requests.update(project, { ...labels }, totals[0] ?? 0, existed);
@@ -160,13 +160,13 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   async function countHost(
     { project, labels, wasOmitted }: LabelledProject,
     host: Host,
-    horizon: number,
+    freedBefore: number,
     now: number,
   ) {
     const key = `${project} ${host.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(horizon, now, async (edges) => {
-      const series = await store.series({ project, hosts: [host.id], edges });
+    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(freedBefore, now, async (edges) => {
+      const series = await store.series({ project, hosts: [host.id], edges, ignoreHorizon: true });
       return [series.requests, series.attacks];
     });
     const hostLabels = { ...labels, host: host.hostname };
@@ -175,11 +175,11 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   }
 
   return async (projects: readonly LabelledProject[], now: number): Promise<void> => {
-    const { horizon } = await store.retention();
+    const { freedBefore } = await store.retention();
     let hosts = 0;
     const others = new Set<string>();
     for (const project of projects) {
-      await countProject(project, horizon, now);
+      await countProject(project, freedBefore, now);
       if (hostsMax === 0) continue;
       const all = await store.hosts(project.project);
       // The oldest first: which hosts have metrics must not change when one is added.
@@ -187,7 +187,7 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
       const measured = all.slice(0, hostsMax - hosts);
       hosts += measured.length;
       for (const { id } of all.slice(measured.length)) others.add(`${project.project} ${id}`);
-      for (const host of measured) await countHost(project, host, horizon, now);
+      for (const host of measured) await countHost(project, host, freedBefore, now);
     }
     metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, others.size);
     omitted = others;
@@ -197,7 +197,8 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
 
 /**
  * Totals that never decrease, although retention deletes old events: what is about to be deleted is read once more, in
- * the same snapshot as the rest, and then kept here. Late events of the last two hours before the horizon are missed.
+ * the same snapshot as the rest, and then kept here. Late events are missed if they are of the two oldest hours in the
+ * store. The horizon does not matter: it may move back, and events that it hid must not count again.
  */
 class MonotonicTotals {
   readonly #retentionMs: number;
@@ -215,21 +216,28 @@ class MonotonicTotals {
 
   /** `readSeries` returns the points of each series between the edges, from one snapshot. */
   async read(
-    horizon: number,
+    freedBefore: number,
     now: number,
     readSeries: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
-    const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
-    // Deletion may be late, and then move the horizon by hours at once. The horizon of a new store is the epoch.
-    const deletedNext = Math.max(horizon, now - this.#retentionMs);
-    const next = startAfter(deletedNext);
-    const from = this.#from ?? next;
+    // Deletion may be late, and then delete hours at once.
+    const deletedNext = Math.max(freedBefore, now - this.#retentionMs);
     const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
+    const next = Math.min(to, Math.ceil((deletedNext + this.#leadMs) / this.#alignMs) * this.#alignMs);
+    const from = Math.min(to, this.#from ?? next);
     const isDue = from < deletedNext + this.#leadMs / 2;
-    const series = await readSeries(isDue ? [from, next, to] : [from, to]);
-    if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
-    this.#from = isDue ? next : from;
-    return series.map((points, i) => (this.#deleted[i] ?? 0) + (points.at(-1) ?? 0));
+    // If the clock was ahead, and is right now, what was kept here counts in the store again.
+    const start = isDue || next < from ? next : from;
+    const series = await readSeries(
+      start === from ? [from, to] : [Math.min(from, start), Math.max(from, start), to],
+    );
+    this.#from = start;
+    return series.map((points, i) => {
+      const passed = start === from ? 0 : (points[0] ?? 0);
+      const kept = this.#deleted[i] ?? 0;
+      this.#deleted[i] = start < from ? kept - passed : kept + passed;
+      return kept + (start < from ? 0 : passed) + (points.at(-1) ?? 0);
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
 import { createHash, randomBytes } from 'node:crypto';
 import pg from 'pg';
+import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
 
@@ -36,8 +37,13 @@ export class LockTimeout extends StoreUnavailable {}
 /** Time for the response after the server has cancelled a statement. */
 const GRACE_MS = 2_000;
 const CONNECT_MS_MAX = 5_000;
+/** If this process itself was too busy to notice a connection. */
+const CONNECT_ATTEMPTS_MAX = 3;
 const LOCK_MS_MAX = 5_000;
 const IDLE_MS_MAX = 60_000;
+/** The messages of `pg` if it gets no connection in time. */
+const CONNECT_TIMEOUT =
+  /^(?:timeout exceeded when trying to connect|Connection terminated due to connection timeout)$/;
 /** The message of `pg` if a statement gets no response in time. */
 const READ_TIMEOUT = 'Query read timeout';
 /** Numbers in counters are exact up to 2^53. */
@@ -222,10 +228,30 @@ export class Database {
    * response either, and each would cost the time of a statement.
    */
   async #checkOut(): Promise<pg.PoolClient> {
-    for (;;) {
-      const client = await this.#pool.connect();
+    for (let attempt = 1; ; ) {
+      const client = await this.#connectOnce(attempt === CONNECT_ATTEMPTS_MAX);
+      if (client === null) {
+        attempt++;
+        continue;
+      }
       if (this.#timeoutsBefore.get(client) === this.#responseTimeouts) return client;
       client.release(true);
+    }
+  }
+
+  /** Null if this process was busy or stopped for most of the time, unless it is the last attempt. */
+  async #connectOnce(isLast: boolean): Promise<pg.PoolClient | null> {
+    let hasWaited = isLast;
+    const wait = afterRunning(CONNECT_MS_MAX / 2, () => {
+      hasWaited = true;
+    });
+    try {
+      return await this.#pool.connect();
+    } catch (error) {
+      if (!hasWaited && CONNECT_TIMEOUT.test((error as Error).message)) return null;
+      throw error;
+    } finally {
+      wait.stop();
     }
   }
 

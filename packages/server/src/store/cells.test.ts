@@ -4,27 +4,23 @@ import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
 import {
   type Additions,
   accumulate,
-  accumulateList,
-  accumulateTotals,
-  addCells,
   cellCode,
   describeSeries,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
   FIRST_PEAK,
-  listCells,
   MinutePeaks,
   mergeCells,
   peaksOf,
-  RecordWriter,
   readCells,
-  toRunningTotals,
 } from './cells.ts';
+import { RecordWriter } from './record-bytes.ts';
 
 const CELLS = 60_000;
 const count = fc.oneof(
   fc.constant(1),
   fc.integer({ min: 1, max: 300 }),
+  fc.constantFrom(2 ** 16 - 1, 2 ** 16, 2 ** 32 - 1, 2 ** 32),
   fc.integer({ min: 1, max: 2 ** 50 }),
 );
 const cells = fc.array(
@@ -125,37 +121,6 @@ describe('a record of cells', () => {
     expect([...out]).toEqual([8, 0, 3]);
   });
 
-  test('its running totals and its list count the same as its cells, for any runs and rows', () => {
-    const SIZE = 130;
-    const few = fc.array(
-      fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: SIZE - 1 }), count),
-      { maxLength: 60 },
-    );
-    const rowOf = fc.array(fc.integer({ min: -1, max: 2 }), { minLength: 3, maxLength: 5 });
-    fc.assert(
-      fc.property(
-        few,
-        rowOf,
-        fc.array(fc.integer({ min: 0, max: SIZE }), { maxLength: 8 }),
-        (all, rows, cuts) => {
-          const record = mergeCells(undefined, additions(all), new RecordWriter());
-          const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
-          const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
-          accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
-          const sums = new Float64Array(3 * (SIZE + 1));
-          addCells(record, Int8Array.from(rows), SIZE, sums);
-          accumulateTotals(toRunningTotals(sums, 3, SIZE), SIZE, runs, 1_000, fast);
-          // As text: comparing long arrays takes most of the time.
-          expect(fast.join()).toBe(plain.join());
-          const list: number[] = [];
-          listCells(record, Int8Array.from(rows), list);
-          accumulateList(Float64Array.from(list), runs, 1_000, fast.fill(0));
-          expect(fast.join()).toBe(plain.join());
-        },
-      ),
-    );
-  });
-
   test('has different series for requests, attacks and blocked attacks of every category', () => {
     const known = Array.from({ length: 64 }, (_, series) => describeSeries(series)).filter(
       (one) => one !== null,
@@ -186,18 +151,6 @@ describe('a record of cells', () => {
     ).toThrow(/ends inside a number/);
   });
 });
-
-/** A run between every other pair of neighbours, with points of 1, 2, 3, ... cells. */
-function runsBetween(cuts: readonly number[]): number[] {
-  const runs: number[] = [];
-  let point = 0;
-  for (let i = 0; i + 1 < cuts.length; i += 2) {
-    const [first = 0, end = 0, cellsInPoint = i / 2 + 1] = cuts.slice(i, i + 2);
-    runs.push(first, end, point, cellsInPoint);
-    point += Math.ceil((end - first) / cellsInPoint);
-  }
-  return runs;
-}
 
 function additions(cells: readonly [series: number, cell: number, count: number][]): Additions {
   const sums = new Map<number, number>();

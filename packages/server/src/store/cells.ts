@@ -5,12 +5,12 @@
  *   section = series length cell*           `length` is the size of the cells in bytes
  *   cell    = gap*2 + (count > 1) [count]   `gap` is the number of zero cells before this one
  *
- * The embedded store puts a checksum before each record; functions here take and return records without it. All numbers
- * have a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
- * rewriting stored records.
+ * The embedded store puts a checksum before each record; functions here take and return records without it. Readers skip
+ * unknown series, so new ones can be added without rewriting stored records.
  */
 import { CATEGORIES, type Category, EVENT_COUNT_MAX, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import type { ChunkPlan } from './levels.ts';
+import { NumberReader, type RecordWriter } from './record-bytes.ts';
 
 /**
  * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
@@ -33,6 +33,25 @@ export const GROUP_ROWS = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
 GROUP_ROWS[REQUESTS] = GROUPS.indexOf(null);
 for (const [category, name] of CATEGORIES.entries()) {
   GROUP_ROWS[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
+}
+
+/** The row of each series, or -1 for series that the query does not count. */
+export function rowsOf({
+  requests = -1,
+  attacks,
+  blocked = () => -1,
+}: {
+  requests?: number;
+  attacks: (category: number) => number;
+  blocked?: (category: number) => number;
+}): Int8Array {
+  const rows = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
+  rows[REQUESTS] = requests;
+  for (const category of CATEGORIES.keys()) {
+    rows[FIRST_CATEGORY + category] = attacks(category);
+    rows[FIRST_BLOCKED + category] = blocked(category);
+  }
+  return rows;
 }
 
 const ALL_ATTACKS = GROUPS.length - 1;
@@ -166,133 +185,6 @@ function accumulateSection(
     }
     out[index] = (out[index] ?? 0) + count;
   }
-}
-
-/**
- * Adds each cell of a record to the next position, for `toRunningTotals`. The same as `accumulate` with one point per cell,
- * in a fifth of the time: decoding is most of the cost of the first query after an append.
- */
-export function addCells(record: Uint8Array, rowOf: Int8Array, cells: number, sums: Float64Array): void {
-  const reader = new NumberReader(record);
-  while (reader.at < record.length) {
-    const row = rowOf[reader.number()] ?? -1;
-    const end = reader.number() + reader.at;
-    let index = row * (cells + 1);
-    while (row >= 0 && reader.at < end) {
-      const token = reader.number();
-      index += (token >> 1) + 1;
-      sums[index] = (sums[index] ?? 0) + (token & 1 ? reader.number() : 1);
-    }
-    reader.at = end;
-  }
-}
-
-/**
- * For each row, the sum of the cells before each cell: a range is then one subtraction. Rows after the last one with counts
- * are left out: most records have few categories. Changes `sums`.
- */
-export function toRunningTotals(sums: Float64Array, rowCount: number, cells: number): Float64Array {
-  let end = 0;
-  for (let row = 0; row < rowCount; row++) {
-    const rowEnd = (row + 1) * (cells + 1);
-    for (let i = rowEnd - cells; i < rowEnd; i++) sums[i] = (sums[i] ?? 0) + (sums[i - 1] ?? 0);
-    if (sums[rowEnd - 1] !== 0) end = rowEnd;
-  }
-  return end === sums.length ? sums : sums.slice(0, end);
-}
-
-/** Like `accumulate`, from the running totals of a record. */
-export function accumulateTotals(
-  totals: Float64Array,
-  cells: number,
-  runs: ChunkPlan['runs'],
-  points: number,
-  out: Float64Array,
-): void {
-  for (let row = 0, base = 0; base < totals.length; row++, base += cells + 1) {
-    if (totals[base + cells] === 0) continue;
-    for (let run = 0; run < runs.length; run += 4) {
-      const end = base + (runs[run + 1] ?? 0);
-      const cellsInPoint = runs[run + 3] ?? 1;
-      let index = row * points + (runs[run + 2] ?? 0);
-      let before = totals[base + (runs[run] ?? 0)] ?? 0;
-      let at = base + (runs[run] ?? 0) + cellsInPoint;
-      for (; at < end; at += cellsInPoint) {
-        const total = totals[at] ?? 0;
-        out[index] = (out[index] ?? 0) + total - before;
-        before = total;
-        index++;
-      }
-      // The last point of a run may be shorter.
-      out[index] = (out[index] ?? 0) + (totals[end] ?? 0) - before;
-    }
-  }
-}
-
-/**
- * Appends the cells of a record that a query counts, in sections: the row, the number of cells, and for each cell its number
- * and the sum up to it. With sums, a point is found by binary search: adding up all cells of a busy minute took 4% of a
- * timeline.
- */
-export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[], firstRow = 0): void {
-  const reader = new NumberReader(record);
-  while (reader.at < record.length) {
-    const row = rowOf[reader.number()] ?? -1;
-    const end = reader.number() + reader.at;
-    if (row >= 0) {
-      const start = list.push(firstRow + row, 0);
-      let cell = -1;
-      let total = 0;
-      while (reader.at < end) {
-        const token = reader.number();
-        cell += (token >> 1) + 1;
-        total += token & 1 ? reader.number() : 1;
-        list.push(cell, total);
-      }
-      list[start - 1] = (list.length - start) / 2;
-    }
-    reader.at = end;
-  }
-}
-
-/** Like `accumulate`, from a list of cells. */
-export function accumulateList(
-  list: Float64Array,
-  runs: ChunkPlan['runs'],
-  points: number,
-  out: Float64Array,
-): void {
-  for (let section = 0; section < list.length; ) {
-    const row = list[section] ?? 0;
-    const start = section + 2;
-    section = start + 2 * (list[section + 1] ?? 0);
-    for (let run = 0; run < runs.length; run += 4) {
-      const runEnd = runs[run + 1] ?? 0;
-      const cellsInPoint = runs[run + 3] ?? 1;
-      let index = row * points + (runs[run + 2] ?? 0);
-      let pointEnd = runs[run] ?? 0;
-      let at = firstFrom(list, start, section, pointEnd);
-      while (at < section && pointEnd < runEnd) {
-        const before = at === start ? 0 : (list[at - 1] ?? 0);
-        pointEnd = Math.min(pointEnd + cellsInPoint, runEnd);
-        at = firstFrom(list, at, section, pointEnd);
-        const total = at === start ? 0 : (list[at - 1] ?? 0);
-        out[index] = (out[index] ?? 0) + total - before;
-        index++;
-      }
-    }
-  }
-}
-
-/** The position of the first of the cells from `start` to `end` whose number is at least `cell`. */
-function firstFrom(list: Float64Array, start: number, end: number, cell: number): number {
-  let [low, high] = [0, (end - start) / 2];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((list[start + 2 * middle] ?? 0) < cell) low = middle + 1;
-    else high = middle;
-  }
-  return start + 2 * low;
 }
 
 /** All non-zero cells of a record. */
@@ -450,12 +342,6 @@ export function addAllAttacks(counts: Float64Array): void {
   }
 }
 
-export function largest(numbers: Float64Array, from: number, to: number): number {
-  let found = 0;
-  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
-  return found;
-}
-
 /** The record with the additions. The result is a view that the next call overwrites. */
 export function mergeCells(
   record: Uint8Array | undefined,
@@ -556,101 +442,4 @@ function mergeSection(
   }
   writer.closeSection(section);
   return next;
-}
-
-export class NumberReader {
-  readonly bytes: Uint8Array;
-  at = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.bytes = bytes;
-  }
-
-  number(): number {
-    const first = this.bytes[this.at++] ?? 255;
-    // Most numbers have one byte.
-    if (first < 128) return first;
-    let value = first & 127;
-    for (let scale = 128; ; scale *= 128) {
-      const byte = this.bytes[this.at++];
-      if (byte === undefined) throw new Error('a record ends inside a number');
-      value += (byte & 127) * scale;
-      if (byte < 128) return value;
-    }
-  }
-}
-
-/** Room for a checksum before a record. */
-export const HEAD_BYTES = 4;
-
-/** Encodes records into one growing buffer. */
-export class RecordWriter {
-  #buffer = Buffer.allocUnsafe(4_096);
-  #length = 0;
-
-  clear(): void {
-    this.#length = HEAD_BYTES;
-  }
-
-  bytes(): Uint8Array {
-    return this.#buffer.subarray(HEAD_BYTES, this.#length);
-  }
-
-  /** The record after HEAD_BYTES that the caller fills in. */
-  withHead(): Buffer {
-    return this.#buffer.subarray(0, this.#length);
-  }
-
-  copy(from: Uint8Array, start: number, end: number): void {
-    this.#reserve(end - start);
-    this.#buffer.set(from.subarray(start, end), this.#length);
-    this.#length += end - start;
-  }
-
-  number(value: number): void {
-    this.#reserve(10);
-    this.#number(value);
-  }
-
-  cell(gap: number, count: number): void {
-    this.#reserve(20);
-    this.#number(gap * 2 + (count > 1 ? 1 : 0));
-    if (count > 1) this.#number(count);
-  }
-
-  /** Returns the position of the length, which closeSection fills in. */
-  openSection(series: number): number {
-    this.#reserve(20);
-    this.#number(series);
-    return this.#length;
-  }
-
-  closeSection(start: number): void {
-    const length = this.#length - start;
-    this.#reserve(10);
-    const header = length < 128 ? 1 : length < 16_384 ? 2 : length < 2_097_152 ? 3 : 4;
-    this.#buffer.copyWithin(start + header, start, this.#length);
-    this.#length = start;
-    this.#number(length);
-    if (this.#length !== start + header) throw new Error('a section is longer than its length field allows');
-    this.#length += length;
-  }
-
-  #number(value: number): void {
-    // Beyond 2^53 numbers are not exact: reject the batch instead of storing a wrong count.
-    if (!Number.isSafeInteger(value) || value < 0) throw new Error(`${value} cannot be stored exactly`);
-    let rest = value;
-    while (rest > 127) {
-      this.#buffer[this.#length++] = (rest % 128) + 128;
-      rest = Math.floor(rest / 128);
-    }
-    this.#buffer[this.#length++] = rest;
-  }
-
-  #reserve(bytes: number): void {
-    if (this.#length + bytes <= this.#buffer.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(this.#buffer.length * 2, this.#length + bytes));
-    larger.set(this.#buffer.subarray(0, this.#length));
-    this.#buffer = larger;
-  }
 }

@@ -7,6 +7,7 @@ import { groupSources, newSource, updateSource, withoutOldExamples } from './sou
 import {
   type BatchLink,
   type BatchRecord,
+  type CountSelection,
   compareFollowed,
   coveredHours,
   type FollowedPath,
@@ -15,7 +16,6 @@ import {
   type NewLink,
   NO_SOURCE,
   type RetentionNote,
-  type Selection,
   type Source,
   type Store,
   StoreUnavailable,
@@ -74,14 +74,15 @@ export function memoryStore(now: () => number = Date.now): Store {
     return project;
   }
 
-  function matching(id: string, hosts: readonly string[] | undefined): Event[] {
-    const events = open(id).events.filter(({ time }) => time >= horizon);
+  function matching(id: string, hosts: readonly string[] | undefined, ignoreHorizon = false): Event[] {
+    const events = open(id).events.filter(({ time }) => ignoreHorizon || time >= horizon);
     return hosts ? events.filter((event) => event.hostId !== null && hosts.includes(event.hostId)) : events;
   }
 
   /** The matching events of each point between neighbouring edges. */
-  function pointsOf({ project, hosts, edges }: Selection & { edges: readonly number[] }): Event[][] {
-    const events = matching(project, hosts);
+  function pointsOf(query: CountSelection & { edges: readonly number[] }): Event[][] {
+    const { project, hosts, edges, ignoreHorizon } = query;
+    const events = matching(project, hosts, ignoreHorizon);
     return edges.slice(1).map((end, i) => {
       const start = edges[i] ?? end;
       return events.filter(({ time }) => start <= time && time < end);
@@ -358,11 +359,14 @@ export function memoryStore(now: () => number = Date.now): Store {
       deleteExamples(open(project), Number.POSITIVE_INFINITY);
     },
 
-    async prune(before, { freeBefore = before, topListsBefore: listsBefore = before } = {}) {
+    async prune(before, options = {}) {
+      const { freeBefore = before, topListsBefore: listsBefore = before, expectedHorizon } = options;
       changes++;
       topListsBefore = Math.max(topListsBefore, listsBefore);
-      horizon = Math.max(horizon, before);
-      freedBefore = Math.max(freedBefore, Math.min(freeBefore, horizon));
+      if (expectedHorizon === undefined || expectedHorizon === horizon) {
+        horizon = Math.max(horizon, before);
+        freedBefore = Math.max(freedBefore, Math.min(freeBefore, horizon));
+      }
       for (const project of projects.values()) {
         project.events = project.events.filter(({ time }) => time >= freedBefore);
         deleteExamples(project, listsBefore);
@@ -375,8 +379,8 @@ export function memoryStore(now: () => number = Date.now): Store {
       return { horizon, freedBefore, newestEvent, note };
     },
 
-    async noteRetention(noted) {
-      note = noted;
+    async noteRetention(noted, previous) {
+      if (note?.passedAt === previous?.passedAt) note = noted;
     },
 
     async restoreHorizon(to) {

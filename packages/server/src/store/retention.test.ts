@@ -12,10 +12,12 @@ const START = Date.UTC(2026, 10, 15);
 let store: Store;
 let clock: { now: number; monotonic: number };
 let logged: string[];
+let warned: string[];
 
 beforeEach(async () => {
   clock = { now: START, monotonic: 0 };
   logged = [];
+  warned = [];
   store = memoryStore(() => clock.now);
   await count(START - 40 * DAY_MS, START - 20 * DAY_MS, START - DAY_MS);
 });
@@ -26,10 +28,14 @@ function count(...times: number[]) {
 }
 
 /** The policy of a new process. */
-function policy(): RetentionPolicy {
-  const log = (message: string) => logged.push(message);
+function policy(eventsMs = RETENTION_MS): RetentionPolicy {
+  const info = (message: string) => logged.push(message);
+  const warn = (message: string) => {
+    logged.push(message);
+    warned.push(message);
+  };
   const clocks = { now: () => clock.now, monotonicNow: () => clock.monotonic };
-  return new RetentionPolicy(store, TIMES, clocks, { info: log, warn: log, error: () => {} });
+  return new RetentionPolicy(store, { ...TIMES, eventsMs }, clocks, { info, warn, error: () => {} });
 }
 
 function elapse(ms: number): void {
@@ -70,12 +76,139 @@ test('space is freed a day after the horizon has passed it', async () => {
   await one.pass();
   elapse(DAY_MS - HOUR_MS);
   await one.pass();
+  const { horizon } = await store.retention();
   expect(await store.restoreHorizon(0)).toBe(0);
   expect(await counted()).toBe(3);
+  // Back to where it was: a horizon that stays back would start the delay again.
+  await store.prune(horizon, { freeBefore: 0 });
   elapse(2 * HOUR_MS);
   await one.pass();
   expect(await store.restoreHorizon(0)).toBe(START - RETENTION_MS);
   expect(await counted()).toBe(2);
+});
+
+describe('a retention time that became shorter', () => {
+  test('is a warning that says what is hidden, and how and until when it can come back', async () => {
+    await policy(60 * DAY_MS).pass();
+    elapse(HOUR_MS);
+    await policy(60 * DAY_MS).pass();
+    expect(warned).toEqual([]);
+    elapse(HOUR_MS);
+    const one = policy();
+    await one.pass();
+    expect(warned).toEqual([
+      'the horizon moves from 2026-09-16T01:00:00.000Z to 2026-10-16T02:00:00.000Z: --retention 30d hides 10 days of ' +
+        "events. To keep them, restart with --retention 42d or more, then run 'wafstat horizon --set " +
+        "2026-10-06T00:00:00.000Z' before 2026-11-17T00:00:00.000Z, when their space is freed",
+    ]);
+    // What the message says.
+    for (clock.now = START + 3 * HOUR_MS; clock.now < Date.UTC(2026, 10, 17); elapse(10 * 60_000))
+      await one.pass();
+    clock.now -= 60_000;
+    await policy(42 * DAY_MS).pass();
+    expect(await store.restoreHorizon(Date.UTC(2026, 9, 6))).toBe(Date.UTC(2026, 9, 6));
+    await policy(42 * DAY_MS).pass();
+    expect(await counted()).toBe(3);
+    expect(warned).toHaveLength(1);
+  });
+
+  test('is noticed at the first start, after an ingest with a longer one', async () => {
+    await policy().pass();
+    expect(warned).toEqual([expect.stringContaining('hides 10 days of events')]);
+    expect(warned[0]).toContain('before 2026-11-16T00:00:00.000Z');
+  });
+
+  test('is no warning if there are no events of that time, or if the time has passed', async () => {
+    await policy(50 * DAY_MS).pass();
+    await policy(45 * DAY_MS).pass();
+    elapse(6 * DAY_MS);
+    await policy(45 * DAY_MS).pass();
+    expect(warned).toEqual([]);
+  });
+
+  test('hides events for a day before their space is freed, also after the horizon was moved back', async () => {
+    await policy().pass();
+    elapse(20 * HOUR_MS);
+    await store.restoreHorizon(0);
+    elapse(10 * HOUR_MS);
+    await policy().pass();
+    expect(warned).toHaveLength(2);
+    expect(await store.restoreHorizon(0)).toBe(0);
+    expect(await counted()).toBe(3);
+  });
+});
+
+test('a horizon that someone moves back during a pass stays there', async () => {
+  await policy().pass();
+  const read = store.retention;
+  store.retention = async () => {
+    const state = await read();
+    await store.restoreHorizon(START - 40 * DAY_MS);
+    return state;
+  };
+  await policy(50 * DAY_MS).pass();
+  expect(await counted()).toBe(3);
+});
+
+describe('events that someone brings back during a pass', () => {
+  /** Runs a pass. After it has read the state, someone moves the horizon back. */
+  async function passAndRestore(): Promise<void> {
+    const read = store.retention;
+    store.retention = async () => {
+      const state = await read();
+      await store.restoreHorizon(0);
+      return state;
+    };
+    await policy().pass();
+    store.retention = read;
+  }
+
+  test.each([23, 25])('are kept for another day, %i hours after they were hidden', async (hours) => {
+    await policy().pass();
+    elapse(hours * HOUR_MS);
+    await passAndRestore();
+    for (let i = 0; i < 23; i++) {
+      elapse(HOUR_MS);
+      await policy().pass();
+    }
+    expect(await store.restoreHorizon(0)).toBe(0);
+    expect(await counted()).toBe(3);
+  });
+
+  test('are kept for another day if a pass that began before ends after one that hides them again', async () => {
+    await policy().pass();
+    elapse(23 * HOUR_MS);
+    const { prune } = store;
+    store.prune = async (...args) => {
+      store.prune = prune;
+      await prune(...args);
+      await store.restoreHorizon(0);
+      elapse(10 * 60_000);
+      await policy().pass();
+    };
+    await policy().pass();
+    elapse(2 * HOUR_MS);
+    await policy().pass();
+    expect(await store.restoreHorizon(0)).toBe(0);
+    expect(await counted()).toBe(3);
+  });
+});
+
+test('a horizon that another process moves forward again during a pass starts the delay again', async () => {
+  const [one, other] = [policy(), policy()];
+  await one.pass();
+  await other.pass();
+  elapse(DAY_MS + HOUR_MS);
+  const { prune } = store;
+  store.prune = async (...args) => {
+    store.prune = prune;
+    await store.restoreHorizon(0);
+    await other.pass();
+    await prune(...args);
+  };
+  await one.pass();
+  expect(await store.restoreHorizon(0)).toBe(0);
+  expect(await counted()).toBe(3);
 });
 
 describe('a start with the clock in 2040', () => {
@@ -145,6 +278,77 @@ test('a clock that jumps ahead while the service runs is not trusted at once', a
   await one.pass();
   expect(await counted()).toBe(2);
   expect(logged.at(-1)).toContain('jumped ahead');
+});
+
+test('a day with a doubtful clock is not over sooner if several processes run', async () => {
+  const processes = [policy(), policy()];
+  for (const one of processes) await one.pass();
+  clock.now += 60 * DAY_MS;
+  for (let i = 0; i < (23 * HOUR_MS) / (5 * 60_000); i++) {
+    elapse(5 * 60_000);
+    await processes[i % 2]?.pass();
+  }
+  expect(await counted()).toBe(2);
+  for (let i = 0; i < (3 * HOUR_MS) / (5 * 60_000); i++) {
+    elapse(5 * 60_000);
+    await processes[i % 2]?.pass();
+  }
+  expect(await counted()).toBe(0);
+});
+
+describe('a clock that jumps ahead by 6 days while the service runs', () => {
+  beforeEach(async () => {
+    const attack = { attack: 'sqli' as const, count: 1, details: { source: '203.0.113.1' } };
+    const events = [
+      // With the wrong clock, one is too old for the counts, and the other one for the top lists.
+      { time: START - 25 * DAY_MS, hostId: null, request: true, attack: null, count: 1 },
+      { time: START - 2 * DAY_MS, hostId: null, request: true, ...attack },
+    ];
+    await store.append({ project: 'p', source: { name: 's', format: 'f' }, events, dropped: {} });
+    const one = policy();
+    await one.pass();
+    clock.now += 6 * DAY_MS;
+    for (let tick = 0; tick < 2; tick++) {
+      elapse(10 * 60_000);
+      await one.pass();
+    }
+    logged = [];
+  });
+
+  async function kept() {
+    const query = { project: 'p', list: 'sources' as const, limit: 10, from: 0, to: START };
+    return { counted: await counted(), topList: (await store.top(query)).items.length };
+  }
+
+  function restart(): RetentionPolicy {
+    elapse(60_000);
+    clock.monotonic = 0;
+    return policy();
+  }
+
+  test('is not trusted because of a restart', async () => {
+    expect(await kept()).toEqual({ counted: 4, topList: 1 });
+    await restart().pass();
+    expect(await kept()).toEqual({ counted: 4, topList: 1 });
+    expect(logged).toEqual([expect.stringContaining('last trusted at 2026-11-15T00:00:00.000Z')]);
+  });
+
+  test('is trusted after a day in total, regardless of restarts', async () => {
+    for (let i = 0; i < 3; i++) {
+      const one = restart();
+      await one.pass();
+      elapse(8 * HOUR_MS);
+      await one.pass();
+      expect(await kept()).toEqual(i < 2 ? { counted: 4, topList: 1 } : { counted: 3, topList: 0 });
+    }
+  });
+
+  test('is trusted at the next start if it is right again', async () => {
+    clock.now -= 6 * DAY_MS;
+    await restart().pass();
+    expect(logged).toEqual([expect.stringContaining('the horizon moves')]);
+    expect((await store.retention()).note?.probationMs).toBe(0);
+  });
 });
 
 test('data of a source that sends nothing more is removed on time', async () => {

@@ -2,7 +2,7 @@
  * Applies the retention time to a store, but does not trust every clock: a machine that starts with a wrong date must
  * not lose its data (docs/decisions/0022-retention-and-wrong-clocks.md).
  */
-import type { Retention, Store } from './store.ts';
+import type { Retention, RetentionNote, Store } from './store.ts';
 
 /** Events live up to this much longer than the retention time. */
 const PRUNE_EVERY_MS = 10 * 60_000;
@@ -14,6 +14,10 @@ const JUMP_MS_MAX = 3_600_000;
 const PROBATION_MS = 24 * 3_600_000;
 /** Space is freed this long after the horizon has passed it. Until then the horizon can move back. */
 const FREE_DELAY_MS = 24 * 3_600_000;
+/** A move that hides this much more than the time that has passed is a warning: the retention time became shorter. */
+const HIDDEN_MS_MIN = 3_600_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
 interface RetentionLog {
   info(message: string): void;
@@ -67,26 +71,58 @@ export class RetentionPolicy {
     if (isDone && !isFirst) return;
     const note = state.note ?? { freeBefore: 0, freeSince: now, trustedAt: now, probationMs: 0 };
     if (this.#isDoubtful) {
-      const probationMs = note.probationMs + elapsedMs;
+      // Other processes have counted the time up to their last pass. Negative if the clock was set back since.
+      const sinceLastMs = state.note === null ? elapsedMs : now - state.note.passedAt;
+      const probationMs = note.probationMs + (sinceLastMs < 0 ? elapsedMs : Math.min(elapsedMs, sinceLastMs));
       if (probationMs < PROBATION_MS) {
         const trustedAt = state.note?.trustedAt ?? state.newestEvent ?? now;
-        await this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs });
+        await this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs }, state.note);
         return;
       }
       this.#isDoubtful = false;
       this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
     }
     const horizon = Math.max(state.horizon, now - this.#times.eventsMs);
+    // Not if someone has moved the horizon back since: what it passes now is kept for another day.
+    const isScheduled = state.note !== null && note.freeBefore <= state.horizon;
+    const isDue = isScheduled && now - note.freeSince >= FREE_DELAY_MS;
     if (horizon > state.horizon) {
-      this.#log.info(`the horizon moves from ${iso(state.horizon)} to ${iso(horizon)}`);
+      const nextFreeSince = isScheduled && !isDue ? note.freeSince + FREE_DELAY_MS : now;
+      await this.#logMove(state, horizon, now, nextFreeSince + FREE_DELAY_MS);
     }
-    const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
-    const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
+    const freeBefore = isDue ? note.freeBefore : state.freedBefore;
     // Without a delay: top lists contain addresses, and operators rely on their retention time.
     const topListsBefore = now - this.#times.topListsMs;
-    await this.#store.prune(horizon, { freeBefore, topListsBefore, ...(stop && { stop }) });
-    const next = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : {};
-    await this.#store.noteRetention({ ...note, ...next, trustedAt: now, passedAt: now, probationMs: 0 });
+    // If someone moves the horizon back meanwhile, the next pass sees that, and starts the delay again.
+    const expectedHorizon = state.horizon;
+    await this.#store.prune(horizon, { freeBefore, topListsBefore, expectedHorizon, ...(stop && { stop }) });
+    const next = isDue || !isScheduled ? { freeBefore: horizon, freeSince: now } : {};
+    const done = { ...note, ...next, trustedAt: now, passedAt: now, probationMs: 0 };
+    await this.#store.noteRetention(done, state.note);
+  }
+
+  async #logMove(state: Retention, horizon: number, now: number, freedAt: number): Promise<void> {
+    const move = `the horizon moves from ${iso(state.horizon)} to ${iso(horizon)}`;
+    const from = await this.#hiddenFrom(state, horizon, now);
+    if (from === null) return this.#log.info(move);
+    this.#log.warn(
+      `${move}: --retention ${setting(this.#times.eventsMs)} hides ${duration(horizon - from)} of events. To keep them, ` +
+        `restart with --retention ${setting(Math.ceil((freedAt - from) / DAY_MS) * DAY_MS)} or more, then run ` +
+        `'wafstat horizon --set ${iso(from)}' before ${iso(freedAt)}, when their space is freed`,
+    );
+  }
+
+  /** The time of the first event that a move hides; null if it hides only what became too old since the last move. */
+  async #hiddenFrom({ horizon, note }: Retention, next: number, now: number): Promise<number | null> {
+    const expectedMs = HIDDEN_MS_MIN + (note === null ? 0 : now - note.trustedAt);
+    if (next - horizon <= expectedMs) return null;
+    const sources = (await this.#store.projects()).flatMap((project) => project.sources);
+    const oldest = sources.reduce(
+      (time, { first_seen }) => Math.min(time, first_seen ?? time),
+      Number.POSITIVE_INFINITY,
+    );
+    const from = Math.max(horizon, oldest);
+    return next - from > expectedMs ? from : null;
   }
 
   /** Warns if the clock becomes doubtful. */
@@ -97,7 +133,7 @@ export class RetentionPolicy {
     const elapsedMs = last === null ? 0 : monotonic - last.monotonic;
     const doubt =
       last === null
-        ? downtimeDoubt(note?.trustedAt ?? newestEvent, now)
+        ? (downtimeDoubt(note?.trustedAt ?? newestEvent, now) ?? earlierDoubt(note, now))
         : jumpDoubt(now - last.now - elapsedMs);
     if (doubt !== null) {
       this.#isDoubtful = true;
@@ -110,6 +146,12 @@ export class RetentionPolicy {
 function downtimeDoubt(knownAt: number | null, now: number): string | null {
   if (knownAt === null || now - knownAt <= DOWNTIME_MS_MAX) return null;
   return `the clock says ${iso(now)}, but this store was last used at ${iso(knownAt)}`;
+}
+
+/** The clock jumped while another process ran, and was not trusted until that process ended. */
+function earlierDoubt(note: RetentionNote | null, now: number): string | null {
+  if (note === null || note.probationMs === 0 || now - note.trustedAt <= JUMP_MS_MAX) return null;
+  return `the clock says ${iso(now)}, but it was last trusted at ${iso(note.trustedAt)}`;
 }
 
 function jumpDoubt(jumpMs: number): string | null {
@@ -142,6 +184,15 @@ export function retainFor(
       await running;
     },
   };
+}
+
+/** A time as options have it. */
+function setting(ms: number): string {
+  return ms % DAY_MS === 0 ? `${ms / DAY_MS}d` : `${ms / HOUR_MS}h`;
+}
+
+function duration(ms: number): string {
+  return ms < 2 * DAY_MS ? `${Math.round(ms / HOUR_MS)} hours` : `${Math.round(ms / DAY_MS)} days`;
 }
 
 /** A wrong clock may be out of the range of Date. */

@@ -28,7 +28,7 @@ export interface Store {
    * Requests and attacks between neighbouring edges (ascending milliseconds, at least two): point i is
    * `[edges[i], edges[i + 1])`.
    */
-  series(query: Selection & { edges: readonly number[] }): Promise<Series>;
+  series(query: CountSelection & { edges: readonly number[] }): Promise<Series>;
 
   /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Their sum equals the attacks of `series`. */
   totals(query: Selection & TimeRange): Promise<Float64Array>;
@@ -37,7 +37,7 @@ export interface Store {
    * Like `series`, with the attacks by category, and those of them that the log reports as blocked. One snapshot: the
    * categories add up to the attacks, and no category has more blocked attacks than attacks.
    */
-  seriesByCategory(query: Selection & { edges: readonly number[] }): Promise<CategorySeries>;
+  seriesByCategory(query: CountSelection & { edges: readonly number[] }): Promise<CategorySeries>;
 
   /** For each of OVERVIEW_GROUPS, the count of each point. */
   seriesByGroup(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
@@ -67,8 +67,10 @@ export interface Store {
 
   /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
-   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null if
-   * the store does not know the version.
+   * of all queries of that range. May change when other projects do, and may show how often: clients get a hash of it.
+   * It never returns to an earlier value, even if the horizon does: a result may be newer than the version that was read before it.
+   * Copies of a store have different versions after different changes. For `top`, pass the range from `wholeHours`. Null if the
+   * store does not know the version.
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
@@ -147,15 +149,19 @@ export interface Store {
    * Moves the horizon forward to `before`: no later query counts an event before it. Frees the space of everything
    * before `freeBefore` (default: the horizon) in short steps that let other work run in between. Deletes the top lists
    * of hours that begin before `topListsBefore` (default: the horizon), and examples of lines that were dropped before it,
-   * for good. Resolves when all is freed or `stop` is aborted.
+   * for good. Resolves when all is freed or `stop` is aborted. If the horizon is no longer `expectedHorizon`, someone else has
+   * moved it: then it stays there, and nothing more is freed but top lists and examples.
    */
   prune(before: number, options?: PruneOptions): Promise<void>;
 
   /** The horizon, and the state that retention.ts needs to move it. */
   retention(): Promise<Retention>;
 
-  /** Stores the note that `retention` returns from now on, in this and other processes. */
-  noteRetention(note: RetentionNote): Promise<void>;
+  /**
+   * Stores the note that `retention` returns from now on, in this and other processes, unless another process has replaced
+   * `previous`.
+   */
+  noteRetention(note: RetentionNote, previous: RetentionNote | null): Promise<void>;
 
   /** Moves the horizon back to `to`, or as far as space has not been freed. Resolves to the new horizon. */
   restoreHorizon(to: number): Promise<number>;
@@ -175,6 +181,11 @@ export interface Selection {
   project: string;
   /** Undefined selects the whole project, events without a registered host included. Unknown IDs select nothing. */
   hosts?: readonly string[] | undefined;
+}
+
+export interface CountSelection extends Selection {
+  /** Also counts events before the horizon that could come back: those since `freedBefore`. */
+  ignoreHorizon?: boolean | undefined;
 }
 
 /** Milliseconds since the epoch; `to` is exclusive. */
@@ -245,6 +256,7 @@ export interface TopSlice {
 export interface PruneOptions {
   freeBefore?: number;
   topListsBefore?: number;
+  expectedHorizon?: number;
   stop?: AbortSignal;
 }
 
@@ -363,7 +375,10 @@ export interface FollowedPath {
 
 export interface FollowedFile {
   first_line_hash: string;
-  /** `left_alone`: older than the first follow of the path. `other_name`: the name does not look rotated. */
+  /**
+   * `left_alone`: older than the first follow of the path. `other_name`: the name does not look rotated, or the content
+   * is not text.
+   */
   state: 'left_alone' | 'other_name' | 'finished';
   modified_ms: number;
   bytes: number;

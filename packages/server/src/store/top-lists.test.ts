@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
-import { RecordWriter } from './cells.ts';
 import { KeyHash } from './hyperloglog.ts';
+import { RecordWriter } from './record-bytes.ts';
 import type { TopItem, TopList } from './store.ts';
 import {
   addCount,

@@ -8,8 +8,8 @@
  *   counts  = (count*32 + category)*2 + more
  */
 import { CATEGORIES } from '../event.ts';
-import { NumberReader, type RecordWriter } from './cells.ts';
 import { addSketch, estimate, type KeyHash, REGISTERS } from './hyperloglog.ts';
+import { NumberReader, type RecordWriter } from './record-bytes.ts';
 import type { TopItem, TopList, TopListName } from './store.ts';
 
 /** Category numbers and their counts, alternating. */

@@ -9,9 +9,9 @@
  */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { AttackDetails, Event } from '../event.ts';
-import { NumberReader, RecordWriter } from './cells.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { WITHOUT_HOST } from './minutes.ts';
+import { NumberReader, RecordWriter } from './record-bytes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
 import {
   addCount,

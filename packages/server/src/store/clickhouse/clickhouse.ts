@@ -104,11 +104,12 @@ export function clickhouseStore(
       yield* await available(async () => dumpEvents(database, counter, project));
     },
 
-    prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
+    prune: (before, limits = {}) =>
       available(async () => {
+        const { topListsBefore = before, stop } = limits;
         await pruneExamples(database, topListsBefore, stop);
         await compactor.addAll();
-        await prune(database, before, freeBefore, stop, async (freed) => {
+        await prune(database, before, limits, async (freed) => {
           for (let shard = 0; shard < shards.count && !stop?.aborted; shard++) {
             await dropCellsBefore(await shards.get(shard), options.database, freed - REPLACED_MS);
           }

@@ -165,9 +165,11 @@ async function insertSums(
   stop: AbortSignal,
 ): Promise<Map<number, number>> {
   const snapshot = await readSnapshot(database, project);
-  const [hosts] = await database.run<{ hosts: number }>('SELECT hosts FROM projects WHERE project = $1', [
-    project,
-  ]);
+  // Deleted hosts keep their numbers.
+  const [host] = await database.run<{ last: number }>(
+    'SELECT coalesce(max(number), 0) AS last FROM hosts WHERE project = $1',
+    [project],
+  );
   if (snapshot === null) return new Map();
   // Attempts since then have higher numbers.
   const { where, values } = counted({ ...snapshot, attempt: number - 1 });
@@ -180,7 +182,7 @@ async function insertSums(
   const onDays = `minute >= {first:UInt32} AND minute < {end:UInt32}
     AND intDiv(minute, ${MINUTES_PER_DAY}) IN {compactedDays:Array(UInt32)}`;
   const rows = days.reduce((sum, { cells, compacted }) => sum + cells + compacted, 0);
-  const hostsEnd = (hosts?.hosts ?? 0) + 1;
+  const hostsEnd = (host?.last ?? 0) + 1;
   const parts = Math.min(hostsEnd, Math.ceil((rows + 1) / ROWS_PER_STATEMENT));
   for (let i = 0; i < parts; i++) {
     if (stop.aborted) throw new StoreUnavailable('the store is being closed');

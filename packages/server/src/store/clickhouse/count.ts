@@ -4,6 +4,7 @@ import type { Database } from '../../postgres/database.ts';
 import { FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS, seriesOf } from '../cells.ts';
 import {
   type CategorySeries,
+  type CountSelection,
   type Selection,
   type Series,
   StoreUnavailable,
@@ -126,7 +127,7 @@ export class Counter {
     this.#shards = shards;
   }
 
-  async timeline(selection: Selection, edges: readonly number[]): Promise<Series> {
+  async timeline(selection: CountSelection, edges: readonly number[]): Promise<Series> {
     const points = edges.length - 1;
     const series = { requests: new Float64Array(points), attacks: new Float64Array(points) };
     await this.#sum<{ r: string; a: string }>(selection, edges, TIMELINE, (point, { r, a }) => {
@@ -148,7 +149,7 @@ export class Counter {
     return totals;
   }
 
-  async byCategory(selection: Selection, edges: readonly number[]): Promise<CategorySeries> {
+  async byCategory(selection: CountSelection, edges: readonly number[]): Promise<CategorySeries> {
     const points = edges.length - 1;
     const rows = () => CATEGORIES.map(() => new Float64Array(points));
     const counts: CategorySeries = { requests: new Float64Array(points), attacks: rows(), blocked: rows() };
@@ -196,7 +197,7 @@ export class Counter {
 
   /** Calls `take` for each row, of which a point may have several. */
   async #sum<Row>(
-    selection: Selection,
+    selection: CountSelection,
     edges: readonly number[],
     sums: Sums,
     take: (point: number, row: Row) => void,
@@ -204,7 +205,8 @@ export class Counter {
   ): Promise<void> {
     const scope = selection.hosts === undefined ? all : 'hosts';
     const read = await this.read(selection, async (server, snapshot) => {
-      const { parts, values } = planParts(snapshot, scope, edges, sums);
+      const limits = selection.ignoreHorizon ? { ...snapshot, horizon: 0 } : snapshot;
+      const { parts, values } = planParts(limits, scope, edges, sums);
       const sql = parts.map(({ statement }) => statement).join('\nUNION ALL\n');
       return { parts, rows: parts.length === 0 ? [] : await server.select<Row & PartRow>(sql, values) };
     });

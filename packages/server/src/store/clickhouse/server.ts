@@ -5,6 +5,7 @@ import {
   type ClickHouseSettings,
   createClient,
 } from '@clickhouse/client';
+import { afterRunning } from '../../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store.ts';
 
 export interface ServerOptions {
@@ -82,7 +83,8 @@ export class Server {
         database,
         username: user,
         password,
-        request_timeout: timeoutMs + 1_000,
+        // None: `#execute` has the timeout, which does not count the time in which this process was stopped.
+        request_timeout: 2 ** 31 - 1,
         max_open_connections: CONNECTIONS_MAX,
         log: { level: ClickHouseLogLevel.OFF },
       });
@@ -183,12 +185,12 @@ export class Server {
     action: (abort_signal: AbortSignal) => Promise<T>,
     timeoutMs = this.#timeoutMs,
   ): Promise<T> {
-    // The timeout of the client is for silent connections; this one is for the whole statement.
-    const limit = AbortSignal.timeout(timeoutMs);
+    const limit = new AbortController();
+    const timer = afterRunning(timeoutMs, () => limit.abort());
     try {
-      return await action(limit);
+      return await action(limit.signal);
     } catch (error) {
-      const message = limit.aborted
+      const message = limit.signal.aborted
         ? `no response within ${timeoutMs / 1_000} s`
         : (error instanceof Error ? error.message : String(error)).trim();
       const code = codeOf(error, message);
@@ -199,6 +201,8 @@ export class Server {
       if (NO_SPACE.has(code) && /space/i.test(message))
         throw new DiskFull(`${at} has no space left: ${message}`, options);
       throw new StatementFailed(`a statement failed on ${at}: ${message}`, options);
+    } finally {
+      timer.stop();
     }
   }
 }

@@ -12,11 +12,11 @@ import {
   mergeCells,
   packCell,
   REQUESTS,
-  RecordWriter,
   seriesTotals,
   sumCells,
 } from '../cells.ts';
 import { derivedId } from '../ids.ts';
+import { RecordWriter } from '../record-bytes.ts';
 import { newSource, updateSource } from '../sources.ts';
 import {
   type Appended,

@@ -1,10 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
-import { CATEGORIES } from '../../event.ts';
+import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { gridEdges } from '../../statistics/timeline.ts';
 import { memoryStore } from '../memory.ts';
 import type { Store } from '../store.ts';
@@ -27,7 +28,12 @@ const event = fc.record({
   host: fc.nat(HOSTNAMES.length),
   attack: fc.option(fc.constantFrom(...CATEGORIES)),
   count: fc.constantFrom(1, 1, 300),
-  details: fc.constantFrom(undefined, { blocked: true }),
+  details: fc.constantFrom<(AttackDetails | undefined)[]>(
+    undefined,
+    { blocked: true },
+    { source: '192.0.2.1', url: '/a' },
+    { source: '192.0.2.2', url: '/b', rule: '1' },
+  ),
 });
 const change = fc.oneof(
   { weight: 4, arbitrary: fc.record({ events: fc.array(event, { minLength: 1, maxLength: 60 }) }) },
@@ -81,13 +87,14 @@ test('repeated queries equal the oracle while events, hosts and the horizon chan
       for (const [i, one] of changes.entries()) {
         if ('addedHosts' in one) await addHosts(one.addedHosts);
         else expect(await apply(store, one)).toEqual(await apply(oracle, one));
-        expect(await store.hosts(project)).toEqual(await oracle.hosts(project));
         // The second time, the sums of a set are cached; the range moves on.
         for (const { set, from, length } of [...all, ...all]) {
           const range = { from: from + i, to: from + i + length };
           const query = { project, hosts: set ? sameArray(set.map(idOf)) : undefined, ...range };
           expect(await resultsOf(store, query)).toEqual(await resultsOf(oracle, query));
         }
+        // Last, because it renews the list of hosts, which queries keep too.
+        expect(await store.hosts(project)).toEqual(await oracle.hosts(project));
       }
       await store.close();
       rmSync(directory, { recursive: true });
@@ -117,6 +124,62 @@ test('one array of hosts selects the hosts of each project', async () => {
   rmSync(directory, { recursive: true });
 });
 
+test('attacks of a deleted host are not found in the cache, though their chunk has not changed', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const project = 'p';
+  const ids = await store.resolveHosts({ project, hostnames: ['a', 'b'], limit: 9 });
+  const [a = '', b = ''] = ids.map((id) => id ?? '');
+  const attack = { time: NOW - HOUR_MS, request: true, attack: 'xss' as const, count: 1 };
+  const events = [a, b].map((hostId) => ({ ...attack, hostId }));
+  await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+  const range = { project, from: NOW - DAY_MS, to: NOW };
+  for (let i = 0; i < 2; i++) expect((await store.attacksByHost(range)).size).toBe(2);
+  await store.deleteHost({ project, id: a });
+  // Finds the chunk unchanged.
+  expect(await store.attacksByHost({ ...range, hosts: [b] })).toEqual(new Map([[b, 1]]));
+  expect(await store.attacksByHost(range)).toEqual(new Map([[b, 1]]));
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
+test('a top list of a host that is deleted while its hours are merged is not cached', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const project = 'p';
+  const [id] = await store.resolveHosts({ project, hostnames: ['a'], limit: 9 });
+  const hostId = id ?? '';
+  // So many that the merge takes several turns of the event loop.
+  const events = Array.from({ length: 200 * 100 }, (_, i) => ({
+    time: NOW - 2 * HOUR_MS - (i % 200) * HOUR_MS,
+    hostId,
+    request: true,
+    attack: 'xss' as const,
+    count: 1,
+    details: { url: `/${i}` },
+  }));
+  await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+  const query = {
+    project,
+    hosts: [hostId],
+    from: NOW - 30 * DAY_MS,
+    to: NOW,
+    list: 'urls',
+    limit: 5,
+  } as const;
+  let isMerged = false;
+  const merging = store.top(query).then(() => {
+    isMerged = true;
+  });
+  await setImmediate();
+  await store.deleteHost({ project, id: hostId });
+  expect(isMerged).toBe(false);
+  await merging;
+  expect(await store.top(query)).toMatchObject({ attacks: 0, items: [] });
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
 /** Rows as text, because comparing long arrays takes most of the time. */
 async function resultsOf(
   store: Store,
@@ -135,5 +198,17 @@ async function resultsOf(
     // A single point is cached in another form.
     byGroupOfOnePoint: (await store.seriesByGroup({ project, hosts, edges: [from, to] })).map(text),
     peaks: (await store.peaks({ project, hosts, edges })).map(text),
+    sources: await store.top({ project, hosts, from, to, list: 'sources', limit: 1 }),
+    urls: await store.top({ project, hosts, from, to, list: 'urls', limit: 2 }),
+    urlsOfCategory: await store.top({
+      project,
+      hosts,
+      from,
+      to,
+      list: 'urls',
+      limit: 2,
+      categories: ['xss'],
+    }),
+    urlsOfNoCategory: await store.top({ project, hosts, from, to, list: 'urls', limit: 2, categories: [] }),
   };
 }

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { ALL_CELLS, ChunkCache, HostSets, partKey, SharedChunks } from './chunk-cache.ts';
 
 const NUMBERS = 10;
-/** The weight of an entry: its numbers, and 16 of overhead. */
-const ENTRY = NUMBERS + 16;
+/** The weight of an entry in bytes: its numbers, and the overhead. */
+const ENTRY = 8 * NUMBERS + 400;
 
 test('totals are those of the current chunk, however small the cache is', () => {
   const step = fc.record({ chunk: fc.nat(3), scope: fc.nat(3), write: fc.boolean(), isRange: fc.boolean() });

@@ -3,6 +3,7 @@
  * the cost of a query (docs/decisions/0012).
  */
 import { BoundedCache } from '../../cache.ts';
+import type { CountArray } from './decoded-cells.ts';
 
 interface DecodedChunk {
   /** The change counter of the chunk when it was decoded. It is in the file, so it counts changes of all processes. */
@@ -10,21 +11,21 @@ interface DecodedChunk {
   /** The global change counter when the chunk was last found unchanged. */
   allChanges: number;
   /** Numbers that serve all ranges, by `partKey`. */
-  totals: Map<number, Float64Array>;
+  totals: Map<number, CountArray>;
   /** Numbers that serve one range, oldest first. */
-  ranges: Map<number, Float64Array>;
+  ranges: Map<number, CountArray>;
   /** The weight of everything, and of `ranges` alone. */
-  numbers: number;
-  rangeNumbers: number;
+  bytes: number;
+  rangeBytes: number;
 }
 
-/** 32 MB: enough for timelines of the last day of 1,250 hosts, or of the last month of 1,770. */
-const NUMBERS_MAX = 4_194_304;
+/** 16 MB: enough for timelines of the last day of 1,450 hosts, or of the last month of 2,880, with counts of 16 bits. */
+const BYTES_MAX = 16_777_216;
 const CHUNKS_MAX = 10_000;
-/** The share of the limit for the ranges of one chunk and kind of query: 257 ranges of a thousand hosts. */
+/** The share of the limit for the ranges of one chunk and kind of query: 430 ranges of a thousand hosts. */
 const RANGES_SHARE = 1 / 16;
-/** The overhead of an entry, in numbers. */
-const ENTRY_NUMBERS = 16;
+/** What an entry takes besides its numbers: a typed array has its own buffer, outside of the heap. Measured. */
+const ENTRY_BYTES = 400;
 
 /** More chunks than a level has in a thousand years. */
 export const CHUNKS_PER_LEVEL = 2 ** 27;
@@ -37,17 +38,16 @@ export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'atta
 
 /** All kinds of queries share the limit. */
 export class SharedChunks extends BoundedCache<number, DecodedChunk> {
-  readonly rangeNumbersMax: number;
+  readonly rangeBytesMax: number;
 
-  constructor(numbersMax = NUMBERS_MAX) {
+  constructor(bytesMax = BYTES_MAX) {
     super({
       name: 'chunks',
       entriesMax: CHUNKS_MAX,
-      weightMax: Math.max(1, numbersMax),
-      weight: ({ numbers }) => numbers,
-      unitBytes: 8,
+      weightMax: Math.max(1, bytesMax),
+      weight: ({ bytes }) => bytes,
     });
-    this.rangeNumbersMax = numbersMax * RANGES_SHARE;
+    this.rangeBytesMax = bytesMax * RANGES_SHARE;
   }
 }
 
@@ -61,7 +61,7 @@ export function partKey(scope: number, [first = 0, end = 0]: readonly number[]):
   return (scope * CELLS_END + first) * CELLS_END + end;
 }
 
-function partsWith({ totals, ranges }: DecodedChunk, part: number): Map<number, Float64Array> {
+function partsWith({ totals, ranges }: DecodedChunk, part: number): Map<number, CountArray> {
   return part % (CELLS_END * CELLS_END) === 0 ? totals : ranges;
 }
 
@@ -75,7 +75,7 @@ export class ChunkCache {
   }
 
   /** Undefined unless it is cached and the chunk has been found unchanged. */
-  find(level: number, chunk: number, allChanges: number, part: number): Float64Array | undefined {
+  find(level: number, chunk: number, allChanges: number, part: number): CountArray | undefined {
     const known = this.#chunks.get(this.#firstKey + level * CHUNKS_PER_LEVEL + chunk);
     return known?.allChanges === allChanges ? partsWith(known, part).get(part) : undefined;
   }
@@ -85,9 +85,9 @@ export class ChunkCache {
     const key = this.#firstKey + level * CHUNKS_PER_LEVEL + chunk;
     const decoded = this.#current(key, allChanges, readChanges);
     return {
-      get: (part: number): Float64Array | undefined => partsWith(decoded, part).get(part),
+      get: (part: number): CountArray | undefined => partsWith(decoded, part).get(part),
       /** Returns what is cached now: another query in slices may have added the same. */
-      put: (part: number, numbers: Float64Array): Float64Array => {
+      put: (part: number, numbers: CountArray): CountArray => {
         const known = partsWith(decoded, part).get(part);
         if (known !== undefined) return known;
         this.#add(decoded, part, numbers);
@@ -99,18 +99,18 @@ export class ChunkCache {
     };
   }
 
-  #add(decoded: DecodedChunk, part: number, numbers: Float64Array): void {
+  #add(decoded: DecodedChunk, part: number, numbers: CountArray): void {
     const parts = partsWith(decoded, part);
     parts.set(part, numbers);
-    decoded.numbers += numbers.length + ENTRY_NUMBERS;
+    decoded.bytes += numbers.byteLength + ENTRY_BYTES;
     if (parts !== decoded.ranges) return;
-    decoded.rangeNumbers += numbers.length + ENTRY_NUMBERS;
+    decoded.rangeBytes += numbers.byteLength + ENTRY_BYTES;
     // A moving range leaves old entries behind in a chunk that is always in use. The new entry stays, however large.
-    for (const [oldest, { length }] of parts) {
-      if (decoded.rangeNumbers <= this.#chunks.rangeNumbersMax || oldest === part) return;
+    for (const [oldest, { byteLength }] of parts) {
+      if (decoded.rangeBytes <= this.#chunks.rangeBytesMax || oldest === part) return;
       parts.delete(oldest);
-      decoded.numbers -= length + ENTRY_NUMBERS;
-      decoded.rangeNumbers -= length + ENTRY_NUMBERS;
+      decoded.bytes -= byteLength + ENTRY_BYTES;
+      decoded.rangeBytes -= byteLength + ENTRY_BYTES;
     }
   }
 
@@ -119,7 +119,7 @@ export class ChunkCache {
     if (known?.allChanges === allChanges) return known;
     const changes = readChanges();
     if (known?.changes !== changes) {
-      return { changes, allChanges, totals: new Map(), ranges: new Map(), numbers: 0, rangeNumbers: 0 };
+      return { changes, allChanges, totals: new Map(), ranges: new Map(), bytes: 0, rangeBytes: 0 };
     }
     known.allChanges = allChanges;
     return known;

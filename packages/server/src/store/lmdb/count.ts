@@ -2,17 +2,7 @@
 import { BoundedCache, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
-import {
-  accumulate,
-  accumulateList,
-  accumulateTotals,
-  addCells,
-  FIRST_BLOCKED,
-  FIRST_CATEGORY,
-  listCells,
-  REQUESTS,
-  toRunningTotals,
-} from '../cells.ts';
+import { accumulate, rowsOf } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { StoreDamaged, type TimeRange } from '../store.ts';
 import {
@@ -24,7 +14,16 @@ import {
   partKey,
   SharedChunks,
 } from './chunk-cache.ts';
-import { type ChunkPlan, COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
+import {
+  accumulateList,
+  accumulateTotals,
+  addCells,
+  type CountArray,
+  compact,
+  listCells,
+  toRunningTotals,
+} from './decoded-cells.ts';
+import { type ChunkPlan, COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
@@ -36,6 +35,7 @@ import {
   type ProjectRecord,
   type ReadOptions,
   type Schema,
+  saltOf,
 } from './schema.ts';
 
 /**
@@ -46,6 +46,7 @@ export type Counter = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],
+  ignoreHorizon?: boolean,
 ) => Float64Array | Promise<Float64Array>;
 
 const HOUR_MS = 3_600_000;
@@ -122,25 +123,6 @@ export function createLookups(schema: Schema) {
   };
 }
 
-/** The row of each series, or -1 for series that the query does not count. */
-export function rowsOf({
-  requests = -1,
-  attacks,
-  blocked = () => -1,
-}: {
-  requests?: number;
-  attacks: (category: number) => number;
-  blocked?: (category: number) => number;
-}): Int8Array {
-  const rows = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
-  rows[REQUESTS] = requests;
-  for (const category of CATEGORIES.keys()) {
-    rows[FIRST_CATEGORY + category] = attacks(category);
-    rows[FIRST_BLOCKED + category] = blocked(category);
-  }
-  return rows;
-}
-
 function createCounter(
   schema: Schema,
   { changes, hostSets, absences, select, findProject }: Lookups,
@@ -201,7 +183,7 @@ function createCounter(
       );
       const isPart = isOnePart(planned, points);
       const part = key === undefined ? undefined : partKey(key, isPart ? runs : ALL_CELLS);
-      const put = (numbers: Float64Array) => (part === undefined ? numbers : cached.put(part, numbers));
+      const put = (numbers: CountArray) => (part === undefined ? numbers : cached.put(part, numbers));
       let known = part === undefined ? undefined : cached.get(part);
       if (level === EXACT.id) {
         if (known !== undefined) {
@@ -215,12 +197,12 @@ function createCounter(
           bytes += record.length;
           if (part !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
         });
-        if (bytes <= LISTED_BYTES_MAX) put(Float64Array.from(list));
+        if (bytes <= LISTED_BYTES_MAX) put(compact(list));
       } else if (isPart) {
         if (known === undefined) {
           const sums = new Float64Array(rowCount);
           yield* readRecords(level, chunk, (record) => accumulate(record, runs, rowOf, 1, sums));
-          known = put(sums);
+          known = put(compact(sums));
         }
         addTo(out, known);
       } else {
@@ -252,16 +234,17 @@ function createCounter(
     hosts: readonly string[] | undefined,
     edges: readonly number[],
     changesNow: number,
+    ignoreHorizon: boolean,
   ) {
     const { project, horizon, deleted } = findProject(projectId, changesNow);
     if (project === undefined) return undefined;
     const selected = select(project, hosts, deleted);
-    return { project, selected, plan: planChunks(clip(edges, horizon, project.latest)) };
+    return { project, selected, plan: planChunks(clip(edges, ignoreHorizon ? 0 : horizon, project.latest)) };
   }
 
-  return (projectId, hosts, edges) => {
+  return (projectId, hosts, edges, ignoreHorizon = false) => {
     const points = edges.length - 1;
-    const known = prepare(projectId, hosts, edges, changes.get());
+    const known = prepare(projectId, hosts, edges, changes.get(), ignoreHorizon);
     const cached =
       known?.selected.key === undefined
         ? undefined
@@ -269,7 +252,7 @@ function createCounter(
     if (cached !== undefined) return cached;
     // The cached chunks and those that are read must be of one snapshot.
     const changesNow = changes.renew();
-    const prepared = prepare(projectId, hosts, edges, changesNow);
+    const prepared = prepare(projectId, hosts, edges, changesNow, ignoreHorizon);
     if (prepared === undefined) return new Float64Array(rowCount * points);
     const { project, selected, plan } = prepared;
     // The only step of `count` returns the counts.
@@ -278,7 +261,7 @@ function createCounter(
     const key = selected.key ?? hostSets.idOf(selected.scopes);
     return countInSlices({ ...selected, key }, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
-      return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
+      return planChunks(clip(edges, ignoreHorizon ? 0 : metaValue(schema, 'horizon', read), latest));
     });
   };
 }
@@ -307,12 +290,8 @@ function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount
   return scopes.length * cells * rowCount > NUMBERS_AT_ONCE_MAX;
 }
 
-function addTo(out: Float64Array, sums: Float64Array): void {
+function addTo(out: Float64Array, sums: CountArray): void {
   for (let i = 0; i < sums.length; i++) out[i] = (out[i] ?? 0) + (sums[i] ?? 0);
-}
-
-function cellsIn(level: number): number {
-  return COUNTERS[level]?.cellsPerChunk ?? 0;
 }
 
 /**
@@ -466,7 +445,8 @@ const RANGE_CHUNKS = 2 ** 20;
 interface Marks {
   /** The change counter when they were read. */
   changes: number;
-  born: string;
+  /** Tells this file from others. */
+  file: string;
   horizon: number;
   listsBefore: number;
   deleted: number;
@@ -476,12 +456,12 @@ interface Marks {
 export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
   /** The sums of the change counters of ranges of chunks. */
   const sums = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, born: '', horizon: 0, listsBefore: 0, deleted: 0 };
+  let marks: Marks = { changes: -1, file: '', horizon: 0, listsBefore: 0, deleted: 0 };
   const currentMarks = () => {
     if (marks.changes !== changes.get()) {
       marks = {
         changes: changes.renew(),
-        born: metaValue(schema, 'born').toString(36),
+        file: `${metaValue(schema, 'born').toString(36)}.${saltOf(schema).toString(36)}`,
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
         deleted: deletedHosts(schema),
@@ -504,16 +484,16 @@ export function createVersions(schema: Schema, changes: ChangeCounter): (range: 
 
   /**
    * Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range.
-   * The counter of a chunk only grows, until the chunk is freed: without chunks before the horizon, the sum changes
-   * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
+   * The counters change by random numbers, so the sum changes whenever one of them does, but for a chance of 1 in 2^40.
+   * Chunks before the horizon are left out: freeing them changes no count. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   const compute = ({ from, to }: TimeRange): string => {
-    const { born, horizon, listsBefore, deleted } = currentMarks();
+    const { file, horizon, listsBefore, deleted } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const first = Math.floor(Math.max(from, horizon) / chunkMs(level));
     const sum = sumOf(level, first, Math.ceil(to / chunkMs(level)));
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born}.${limits}.${deleted || ''}.${sum}`;
+    return `${file}.${limits}.${deleted || ''}.${sum}`;
   };
 
   return (range) => {

@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
-import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
+import { additionsOf, FIRST_BLOCKED, mergeCells, readCells, seriesOf } from '../cells.ts';
+import { RecordWriter } from '../record-bytes.ts';
 import { StoreDamaged } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
@@ -273,6 +274,24 @@ describe('repair', () => {
       await repaired.root.close();
     },
   );
+
+  test('removes a damaged salt, and the next change adds another one', async () => {
+    const path = copy();
+    const { root, meta } = openTables(path);
+    const before = meta.get('salt');
+    const raw = root.openDB<Buffer, string>('meta', { encoding: 'binary' });
+    await raw.put('salt', lastByteChanged(raw.get('salt') ?? Buffer.alloc(0)));
+    await root.close();
+    expect((await verifyStatistics(path)).findings).toMatchObject([{ table: 'meta', key: 'salt' }]);
+    expect(await repairStatistics(path)).toMatchObject({ lost: [], repairs: [{ key: 'salt' }] });
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    const store = lmdbStore(path, () => NOW);
+    await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });
+    await store.close();
+    const repaired = openTables(path);
+    expect([undefined, before]).not.toContain(repaired.meta.get('salt'));
+    await repaired.root.close();
+  });
 
   test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();

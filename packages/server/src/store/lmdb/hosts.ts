@@ -6,7 +6,7 @@ import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, Renamed
 import { nextScope, openProject } from './append.ts';
 import {
   countChange,
-  deletedHosts,
+  countDeletedHost,
   type HostRecord,
   type ProjectRecord,
   renamedHosts,
@@ -108,7 +108,7 @@ export function deleteHost(schema: Schema, projectId: string, id: string): Delet
   for (const { value } of schema.sources.getRange({ start: [scope], end: [scope + 1] })) {
     schema.sourceHosts.removeSync([value.number, id]);
   }
-  schema.meta.putSync('deletedHosts', deletedHosts(schema) + 1);
+  countDeletedHost(schema);
   countChange(schema);
   return { kind: 'deleted', host: publicHost(known) };
 }

@@ -25,6 +25,11 @@ export const EXACT = LEVELS[3];
 /** The index of a level is its ID. */
 export const COUNTERS = [LEVELS[0], LEVELS[1], LEVELS[2]] as const;
 
+/** The cells of a chunk of counters; 0 for the exact level. */
+export function cellsIn(level: number): number {
+  return COUNTERS[level]?.cellsPerChunk ?? 0;
+}
+
 /** The cells that make up the points between neighbouring edges. The same for every host. */
 export function planChunks(edges: readonly number[]): ChunkPlan[] {
   return planChunksOf(edges, LEVELS);

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -6,17 +6,10 @@ import { describe, expect, test, vi } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
-import {
-  additionsOf,
-  FIRST_BLOCKED,
-  FIRST_PEAK,
-  mergeCells,
-  RecordWriter,
-  readCells,
-  seriesOf,
-} from '../cells.ts';
+import { additionsOf, FIRST_BLOCKED, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { memoryStore } from '../memory.ts';
-import { QueryTooLarge } from '../store.ts';
+import { RecordWriter } from '../record-bytes.ts';
+import { QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { createCounters, createLookups } from './count.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
@@ -62,6 +55,36 @@ describe('the embedded store', () => {
     events: [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }],
     dropped: {},
   };
+
+  test('copies of a file, however made, never have the same version after different changes', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const hosts = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 2 });
+    await store.append(batch);
+    const range = { project: 'p', from: NOW - HOUR_MS, to: NOW + HOUR_MS };
+    const empty = { project: 'p', from: NOW - 99 * DAY_MS, to: NOW - 98 * DAY_MS };
+    const before = [await store.version(range), await store.version(empty)];
+    await store.close();
+    const after = async (number: number, change: (copy: Store) => Promise<unknown>) => {
+      const path = join(directory, `copy-${number}.mdb`);
+      copyFileSync(join(directory, 'statistics.mdb'), path);
+      const copy = lmdbStore(path, () => NOW);
+      expect([await copy.version(range), await copy.version(empty)]).toEqual(before);
+      await change(copy);
+      const versions = [await copy.version(range), await copy.version(empty)];
+      await copy.close();
+      return versions;
+    };
+    const { id: _, link: _link, ...next } = batch;
+    const count = (requests: number) => (copy: Store) =>
+      copy.append({ ...next, events: next.events.map((event) => ({ ...event, count: requests })) });
+    const counted = [await after(1, count(2)), await after(2, count(3))];
+    expect(new Set([before, ...counted].map(([version]) => version)).size).toBe(3);
+    expect(counted.map(([, version]) => version)).toEqual([before[1], before[1]]);
+    const remove = (id: string) => (copy: Store) => copy.deleteHost({ project: 'p', id });
+    const removed = [await after(3, remove(hosts[0] ?? '')), await after(4, remove(hosts[1] ?? ''))];
+    expect(new Set([before, ...removed].flat()).size).toBe(6);
+    await destroy();
+  });
 
   test('names beyond the limit of a full project are not written', async () => {
     const { directory, store, destroy } = await open(() => NOW);
@@ -370,17 +393,21 @@ describe('the embedded store', () => {
     const writer = another();
     const schema = openSchema(join(directory, 'statistics.mdb'));
     const reads = vi.spyOn(schema.topLists, 'getBinaryFast');
-    const find = createTopFinder(schema, createLookups(schema));
+    const lookups = createLookups(schema);
+    const find = createTopFinder(schema, lookups);
     const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 5 * DAY_MS, to: NOW + 1 };
     const readsOf = async (attacks: number) => {
-      schema.root.resetReadTxn();
+      lookups.changes.renew();
       reads.mockClear();
       expect(await find(query)).toMatchObject({ attacks });
       return reads.mock.calls.length;
     };
     expect(await readsOf(100)).toBeGreaterThan(100);
+    expect(await readsOf(100)).toBe(0);
     await writer.append(at('q', 50, '10.0.0.2'));
-    expect(await readsOf(100)).toBeLessThan(10);
+    const afterChange = await readsOf(100);
+    expect(afterChange).toBeGreaterThan(0);
+    expect(afterChange).toBeLessThan(10);
     await writer.append(at('p', 50, '10.0.0.2'));
     expect(await readsOf(101)).toBeGreaterThan(90);
     await writer.deleteDetails('q');
@@ -432,7 +459,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a query reads cached and new counts of one snapshot', async () => {
+  test.each(['counts', 'peaks'])('a query reads cached and new %s of one snapshot', async (what) => {
     const { directory, store, destroy } = await open(() => NOW);
     const hour = (days: number) => Math.floor(NOW / 3_600_000 - days * 24) * 3_600_000;
     const [first = 0, second = 0] = [40, 5].map(hour);
@@ -442,12 +469,22 @@ describe('the embedded store', () => {
     await store.append({ ...rest, id: 'both', events });
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
-    const { timeline: count } = createCounters(schema);
-    await count('p', undefined, [first, first + 3_600_000, first + 7_200_000]);
+    const lookups = createLookups(schema);
+    const { timeline } = createCounters(schema, undefined, lookups);
+    const findPeaks = createPeakFinder(schema, lookups);
+    const count = async (edges: number[]) =>
+      what === 'counts'
+        ? (await timeline('p', undefined, edges)).subarray(0, edges.length - 1)
+        : (await findPeaks('p', undefined, edges))[0];
+    expect(await count([first, first + 3_600_000, first + 7_200_000])).toEqual(Float64Array.of(1, 0));
+    const before = lookups.changes.get();
     // Like an append by another process: the change counter that was read before is still cached.
     schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
+    expect(lookups.changes.get()).toBe(before);
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
-    expect((await count('p', undefined, edges)).subarray(0, 3)).toEqual(Float64Array.of(2, 0, 2));
+    expect(await count(edges)).toEqual(Float64Array.of(2, 0, 2));
+    // Whoever compares the counter notices that these counts are newer.
+    expect(lookups.changes.get()).toBeGreaterThan(before);
     await schema.root.close();
     await destroy();
   });

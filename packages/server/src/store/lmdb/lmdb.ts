@@ -5,7 +5,6 @@ import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
-import { SLICE_MS } from '../slices.ts';
 import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
@@ -22,7 +21,7 @@ import {
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
-import { createCounters, createLookups, createVersions, inSlices } from './count.ts';
+import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
 import {
@@ -99,20 +98,20 @@ export function lmdbStore(
 
     append: (batch) => available(() => appends.add(batch)),
 
-    series: ({ project, hosts, edges }) =>
+    series: ({ project, hosts, edges, ignoreHorizon }) =>
       available(async () => {
         const points = edges.length - 1;
-        const counts = await track(timeline(project, hosts, edges));
+        const counts = await track(timeline(project, hosts, edges, ignoreHorizon));
         return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
       available(() => track(distribution(project, hosts, [from, to]))),
 
-    seriesByCategory: ({ project, hosts, edges }) =>
+    seriesByCategory: ({ project, hosts, edges, ignoreHorizon }) =>
       available(async () => {
         const points = edges.length - 1;
-        const counts = await track(byCategory(project, hosts, edges));
+        const counts = await track(byCategory(project, hosts, edges, ignoreHorizon));
         const row = (number: number) => counts.subarray(number * points, (number + 1) * points);
         return {
           requests: row(0),
@@ -190,14 +189,7 @@ export function lmdbStore(
 
     deleteHost: ({ project, id }) => write(() => deleteHost(schema, project, id)),
 
-    hosts: (project) =>
-      available(async () => {
-        const list = inSlices(schema, SLICE_MS, function* (read) {
-          const known = schema.projects.get(project, read);
-          return known === undefined ? [] : (yield* hostLists(known, read)).hosts;
-        });
-        return [...(await track(list))];
-      }),
+    hosts: (project) => available(async () => [...(await track(hostLists.hosts(project)))]),
 
     sources: (project) => available(() => listSources(schema, project)),
     projects: () => available(() => listProjects(schema)),
@@ -234,7 +226,11 @@ export function lmdbStore(
       }),
 
     retention: () => available(() => readRetention(schema)),
-    noteRetention: (note) => write(() => schema.notes.putSync('retention', note)).then(() => {}),
+    noteRetention: (note, previous) =>
+      write(() => {
+        const { passedAt } = schema.notes.get('retention') ?? {};
+        if (passedAt === previous?.passedAt) schema.notes.putSync('retention', note);
+      }),
     restoreHorizon: (to) => write(() => restoreHorizon(schema, to)),
 
     checkWrites: () => available(() => committer.check().then(() => space.check())),

@@ -3,12 +3,13 @@
  * bounds for several. Exact milliseconds are read only for minutes whose bounds do not decide.
  */
 
-import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, largest, SECOND_RUNS } from '../cells.ts';
+import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, SECOND_RUNS } from '../cells.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges } from './count.ts';
-import { COUNTERS, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
+import { type CountArray, compact, largest } from './decoded-cells.ts';
+import { COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
@@ -58,7 +59,8 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
   const cache = new ChunkCache(lookups.chunks, 'peaks');
 
   return (projectId, hosts, edges) => {
-    const changes = allChanges(schema);
+    // A new snapshot, so that a caller who compares the change counter before and after this query notices a change.
+    const changes = lookups.changes.renew();
     const { project, horizon, hasPeaks, deleted } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
     const { scopes } = lookups.select(project, hosts, deleted);
@@ -137,7 +139,7 @@ class PeakSearch {
   }
 
   /** Raises the peaks of a point to the lower bounds of its cells. */
-  #raise(point: number, bounds: Float64Array, cells: number, first: number, end: number): void {
+  #raise(point: number, bounds: CountArray, cells: number, first: number, end: number): void {
     for (let group = 0; group < GROUPS.length; group++) {
       const at = group * this.#points + point;
       const n = largest(bounds, group * cells + first, group * cells + end);
@@ -145,7 +147,7 @@ class PeakSearch {
     }
   }
 
-  #isOpen(point: number, bounds: Float64Array, cells: number, first: number, end: number): boolean {
+  #isOpen(point: number, bounds: CountArray, cells: number, first: number, end: number): boolean {
     return GROUPS.some((_, group) => {
       const start = (GROUPS.length + group) * cells;
       return largest(bounds, start + first, start + end) > (this.#best[group * this.#points + point] ?? 0);
@@ -155,7 +157,7 @@ class PeakSearch {
   /** Looks into the cells whose upper bound is above the best of the point, the highest first. */
   *#decide(group: number, point: number, parts: readonly Part[]): Generator<void> {
     const best = () => this.#best[group * this.#points + point] ?? 0;
-    const open: (Part & { cell: number; bounds: Float64Array; upper: number })[] = [];
+    const open: (Part & { cell: number; bounds: CountArray; upper: number })[] = [];
     for (const part of parts) {
       const cells = cellsIn(part.level);
       const bounds = yield* this.#boundsOf(part.level, part.chunk);
@@ -180,7 +182,7 @@ class PeakSearch {
     }
   }
 
-  *#boundsOf(level: number, chunk: number): Generator<void, Float64Array> {
+  *#boundsOf(level: number, chunk: number): Generator<void, CountArray> {
     const { scopes, project, changes, hasPeaks, read, slices } = this.#query;
     const cached = this.#cache.open(level, chunk, changes, () =>
       readChanges(this.#schema, this.#records, level, chunk, read),
@@ -190,7 +192,11 @@ class PeakSearch {
     const size = GROUPS.length * cellsIn(level);
     if (scopes.length === 1) {
       const bounds = this.#decode(level, chunk, scopes[0] ?? 0) ?? new Float64Array(size);
-      return cached.put(this.#cacheKey, bounds.slice(0, hasPeaks ? size : 2 * size));
+      // Known peaks are final. Bounds are narrowed later, so they stay in an array that holds any number.
+      return cached.put(
+        this.#cacheKey,
+        hasPeaks ? compact(bounds.subarray(0, size)) : bounds.slice(0, 2 * size),
+      );
     }
     const sums = new Float64Array(3 * size);
     for (const scope of scopes) {
@@ -238,7 +244,7 @@ class PeakSearch {
   }
 
   /** Reads the hosts of a minute until it is clear that it has no higher peak, and narrows its bounds. */
-  *#readMinute(chunk: number, cell: number, bounds: Float64Array, point: number): Generator<void> {
+  *#readMinute(chunk: number, cell: number, bounds: CountArray, point: number): Generator<void> {
     const scopes = yield* this.#scopesOfMinutes(chunk);
     const cells = MINUTES.cellsPerChunk;
     const upperOf = (one: Float64Array, group: number) => one[group * cells + cell] ?? 0;
@@ -334,10 +340,6 @@ class PeakSearch {
 
 const EMPTY = new Float64Array(0);
 
-function cellsIn(level: number): number {
-  return COUNTERS[level]?.cellsPerChunk ?? 0;
-}
-
 /** The cells of each point of the runs (levels.ts). */
 function* partsOf(runs: readonly number[]): Generator<{ point: number; first: number; end: number }> {
   for (let run = 0; run < runs.length; run += 4) {
@@ -363,7 +365,7 @@ function partBelow(level: number, chunk: number, cell: number): Part {
 }
 
 /** Narrows the bounds of a cell to those of the finer cells that make it up. */
-function narrow(bounds: Float64Array, cells: number, cell: number, finer: Float64Array, part: Part): void {
+function narrow(bounds: CountArray, cells: number, cell: number, finer: CountArray, part: Part): void {
   const finerCells = cellsIn(part.level);
   for (let group = 0; group < GROUPS.length; group++) {
     const start = group * finerCells;
@@ -378,6 +380,6 @@ function narrow(bounds: Float64Array, cells: number, cell: number, finer: Float6
   }
 }
 
-function raise(values: Float64Array, at: number, n: number): void {
+function raise(values: CountArray, at: number, n: number): void {
   if (n > (values[at] ?? 0)) values[at] = n;
 }

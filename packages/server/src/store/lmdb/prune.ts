@@ -5,7 +5,7 @@ import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
-import { cellsKey, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
+import { cellsKey, changeAllVersions, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
 
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */
@@ -15,18 +15,20 @@ const RECORDS_PER_STEP = 2_000;
 export function* pruneSteps(
   schema: Schema,
   before: number,
-  { freeBefore = before, topListsBefore = before }: PruneOptions,
+  { freeBefore = before, topListsBefore = before, expectedHorizon }: PruneOptions,
 ): Generator<() => void> {
+  let freed = 0;
+  // What will be freed is stored first, with the horizon of that moment: nobody can move it back to where data is missing.
   yield () => {
-    if (before <= metaValue(schema, 'horizon')) return;
-    schema.meta.putSync('freed', freedBefore(schema));
-    schema.meta.putSync('horizon', before);
-    countChange(schema);
-  };
-  const freed = Math.min(freeBefore, Math.max(before, metaValue(schema, 'horizon')));
-  // Stored before anything is freed, so that the horizon never moves back to where data is missing.
-  yield () => {
-    if (freed > freedBefore(schema)) schema.meta.putSync('freed', freed);
+    const [oldHorizon, oldFreed] = [metaValue(schema, 'horizon'), freedBefore(schema)];
+    freed = oldFreed;
+    if (expectedHorizon !== undefined && expectedHorizon !== oldHorizon) return;
+    const horizon = Math.max(oldHorizon, before);
+    freed = Math.min(freeBefore, horizon);
+    if (horizon === oldHorizon && freed <= oldFreed) return;
+    schema.meta.putSync('freed', Math.max(freed, oldFreed));
+    schema.meta.putSync('horizon', horizon);
+    if (horizon > oldHorizon) countChange(schema);
   };
   for (const level of LEVELS) {
     // Only whole chunks: queries still count a part of the chunk that the limit cuts.
@@ -116,9 +118,12 @@ export function readRetention(schema: Schema): Retention {
 }
 
 export function restoreHorizon(schema: Schema, to: number): number {
-  const horizon = Math.min(metaValue(schema, 'horizon'), Math.max(to, freedBefore(schema)));
+  const before = metaValue(schema, 'horizon');
+  const horizon = Math.max(to, freedBefore(schema));
+  if (horizon >= before) return before;
   schema.meta.putSync('freed', freedBefore(schema));
   schema.meta.putSync('horizon', horizon);
+  changeAllVersions(schema);
   countChange(schema);
   return horizon;
 }

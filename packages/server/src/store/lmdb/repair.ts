@@ -2,7 +2,8 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
-import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, RecordWriter, seriesOf } from '../cells.ts';
+import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
+import { RecordWriter } from '../record-bytes.ts';
 import {
   type Cells,
   type Comparison,
@@ -32,6 +33,7 @@ import {
   META_KEYS,
   type MetaKey,
   metaValue,
+  nextChanges,
   openTables,
   peakChanges,
   putChanges,
@@ -186,7 +188,7 @@ class Repair {
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
       else if (
         REMOVABLE.has(name) ||
-        (name === 'meta' && ['freed', 'peaks', 'topLists'].includes(String(key)))
+        (name === 'meta' && ['freed', 'peaks', 'salt', 'topLists'].includes(String(key)))
       )
         table.removeSync(key);
       else if (name === 'batches') {
@@ -249,7 +251,7 @@ class Repair {
     }
     const changes = tryTo(() => changesOf(this.#schema.cells, coarse.id, chunk));
     if (isChanged || changes === null) {
-      putChanges(this.#schema, coarse.id, chunk, (changes ?? Date.now()) + 1);
+      putChanges(this.#schema, coarse.id, chunk, nextChanges(changes ?? 0));
     }
   }
 

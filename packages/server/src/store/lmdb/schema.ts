@@ -1,9 +1,10 @@
 /** The tables, keys and checksums of a statistics file. docs/storage.md describes them in prose. */
+import { randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
-import { HEAD_BYTES } from '../cells.ts';
+import { HEAD_BYTES } from '../record-bytes.ts';
 import {
   type FollowedPath,
   type Host,
@@ -57,7 +58,8 @@ export type MetaKey =
   | 'peaks'
   | 'topLists'
   | 'deletedHosts'
-  | 'renamedHosts';
+  | 'renamedHosts'
+  | 'salt';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -141,6 +143,7 @@ function checkVersion(schema: Schema, path: string): void {
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);
     if (version === undefined) meta.putSync('peaks', 0);
+    addSalt(schema);
     for (const key of META_KEYS) if (!meta.doesExist(key)) meta.putSync(key, 0);
     schema.version.putSync('version', STORAGE_VERSION);
   });
@@ -201,9 +204,32 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** The number of deleted hosts: entries cached by host ID are valid until it changes. Missing before the first deletion. */
+/**
+ * A random number in the version of every range, so that nobody can guess a version. Files of older releases get it with
+ * their next change.
+ */
+export function saltOf({ meta }: Schema): number {
+  return meta.get('salt') ?? 0;
+}
+
+function addSalt(schema: Schema): void {
+  if (!schema.meta.doesExist('salt')) changeAllVersions(schema);
+}
+
+export function changeAllVersions({ meta }: Schema): void {
+  meta.putSync('salt', randomInt(SALT_END));
+}
+
+/** The largest range of `randomInt`. */
+const SALT_END = 2 ** 48 - 1;
+
+/** Changes when a host is deleted: entries cached by host ID are valid until then. Missing before the first deletion. */
 export function deletedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('deletedHosts', read) ?? 0;
+}
+
+export function countDeletedHost(schema: Schema): void {
+  schema.meta.putSync('deletedHosts', nextChanges(deletedHosts(schema)));
 }
 
 /** The number of renamed hosts: a rename changes no count, so no version either. Missing before the first rename. */
@@ -211,7 +237,20 @@ export function renamedHosts({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('renamedHosts', read) ?? 0;
 }
 
+/**
+ * What versions are made of grows by a random number and starts over at a limit. Counting by one, copies of a file would have
+ * the same version after different changes: a client of the original would get 304 from a restored backup.
+ */
+export function nextChanges(changes: number): number {
+  return (changes + randomInt(1, ADDED_END)) % CHANGES_END;
+}
+
+const ADDED_END = 2 ** 40;
+/** The sum of 512 counters is an exact floating-point number. A version has up to 16, or one for each 16 days. */
+const CHANGES_END = 2 ** 44;
+
 export function countChange(schema: Schema): void {
+  addSalt(schema);
   schema.meta.putSync('changes', allChanges(schema) + 1);
   schema.meta.putSync('peaks', peakChanges(schema) + 1);
 }
@@ -249,7 +288,7 @@ export function decodeChanges(stored: Uint8Array, level: number, chunk: number):
 
 /** Invalidates the decoded chunk in every process. */
 export function countChunkChange(schema: Schema, level: number, chunk: number): void {
-  putChanges(schema, level, chunk, (changesOf(schema.cells, level, chunk) ?? 0) + 1);
+  putChanges(schema, level, chunk, nextChanges(changesOf(schema.cells, level, chunk) ?? 0));
 }
 
 export function putChanges({ cells }: Schema, level: number, chunk: number, changes: number): void {

@@ -1,7 +1,16 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
+import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
-import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
+import {
+  coveredHours,
+  HOUR_MS,
+  StoreDamaged,
+  type TopList,
+  type TopQuery,
+  type TopSlice,
+  wholeHours,
+} from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -159,25 +168,47 @@ class ListsReader {
 
 /** The level with the shortest chunks that have change counters. These count the changes of all projects. */
 const CHANGE_LEVEL: Level = LEVELS[2];
-const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
+const CHUNK_HOURS = hoursIn(CHANGE_LEVEL);
+/** While the counter of a longer chunk is the same, so are those of the chunks in it: 56 reads for a month, not 360. */
+const LONGER_LEVEL: Level = LEVELS[1];
+const CHUNKS_PER_LONGER = hoursIn(LONGER_LEVEL) / CHUNK_HOURS;
+
+function hoursIn({ cellMs, cellsPerChunk }: Level): number {
+  return (cellMs * cellsPerChunk) / HOUR_MS;
+}
 
 /** The state of the records of some hours. Every change of a list also changes the record of its project. */
 interface ListsState {
   /** The change counter of the file when the state was last found to be current. */
   changes: number;
-  /** The change counters of the chunks. */
+  /** The change counters of the chunks, and of the longer chunks that contain them. */
   chunks: Float64Array;
+  longer: Float64Array;
   /** The checksum of the record of the project in each hour. */
   checksums: Float64Array;
-  /** How many hosts have been deleted: their records stay. */
+  /** Differs after a host is deleted, whose records stay. */
   deleted: number;
 }
 
+/** About 4 MB: three thousand lists of five items, or twenty of a thousand. */
+const RESULT_BYTES_MAX = 4_194_304;
+const RESULTS_MAX = 10_000;
+const LIST_BYTES = 512;
+const ITEM_BYTES = 128;
+
 export function createTopFinder(
   schema: Schema,
-  { findProject, scopesOf }: Lookups,
+  { changes, findProject, scopesOf, select }: Lookups,
   bytesMax?: number,
-): (query: TopQuery) => Promise<TopList> {
+): (query: TopQuery) => TopList | Promise<TopList> {
+  /** Lists of repeated queries. They are current while the change counter of the file is the same. */
+  const results = new BoundedCache<string, { changes: number; list: TopList }>({
+    name: 'top_results',
+    entriesMax: RESULTS_MAX,
+    weightMax: RESULT_BYTES_MAX,
+    weight: ({ list: { items } }, name) =>
+      items.reduce((sum, { key }) => sum + ITEM_BYTES + key.length, LIST_BYTES + name.length),
+  });
   const finder = new TopFinder<ListsState>(async (query, action) => {
     const read = { transaction: schema.root.useReadTransaction() };
     try {
@@ -186,7 +217,30 @@ export function createTopFinder(
       read.transaction.done();
     }
   }, bytesMax);
-  return (query) => finder.find(query);
+
+  return (query) => {
+    const changesNow = changes.get();
+    const name = resultName(query, changesNow);
+    const known = name === undefined ? undefined : results.get(name);
+    return known?.changes === changesNow ? known.list : find(query, name, changesNow);
+  };
+
+  async function find(query: TopQuery, name: string | undefined, before: number): Promise<TopList> {
+    const list = await finder.find(query);
+    // Otherwise it is unknown which changes the list contains.
+    if (name !== undefined && changes.renew() === before) results.set(name, { changes: before, list });
+    return list;
+  }
+
+  /** Undefined for an unknown project, or for hosts that are selected for the first time. */
+  function resultName(query: TopQuery, changesNow: number): string | undefined {
+    const { project: projectId, hosts, list, categories, limit } = query;
+    const { project, deleted } = findProject(projectId, changesNow);
+    const key = project && select(project, hosts, deleted).key;
+    if (key === undefined) return undefined;
+    const { from, to } = wholeHours(query);
+    return `${key} ${list} ${from} ${to} ${limit} ${categories?.join() ?? 'all'}`;
+  }
 
   function openSnapshot(query: TopQuery, read: ReadOptions): TopSnapshot<ListsState> {
     const { project: projectId, hosts, list, ...range } = query;
@@ -231,10 +285,19 @@ export function createTopFinder(
   ): ListsState {
     const changes = allChanges(schema, read);
     if (known?.changes === changes) return known;
-    const first = Math.floor(from / CHUNK_HOURS);
-    const chunks = new Float64Array(Math.ceil(to / CHUNK_HOURS) - first);
+    const [first, end] = [Math.floor(from / CHUNK_HOURS), Math.ceil(to / CHUNK_HOURS)];
+    const firstLonger = Math.floor(first / CHUNKS_PER_LONGER);
+    const longer = new Float64Array(Math.ceil(end / CHUNKS_PER_LONGER) - firstLonger);
+    for (let i = 0; i < longer.length; i++) {
+      longer[i] = changesOf(schema.cells, LONGER_LEVEL.id, firstLonger + i, read) ?? 0;
+    }
+    const chunks = new Float64Array(end - first);
     for (let i = 0; i < chunks.length; i++) {
-      chunks[i] = changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0;
+      const inLonger = Math.floor((first + i) / CHUNKS_PER_LONGER) - firstLonger;
+      const isSame = known?.longer[inLonger] === longer[inLonger];
+      chunks[i] = isSame
+        ? (known?.chunks[i] ?? 0)
+        : (changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0);
     }
     const checksums = new Float64Array(to - from);
     for (let i = 0; i < checksums.length; i++) {
@@ -242,12 +305,12 @@ export function createTopFinder(
       const isSame = known?.chunks[chunk] === chunks[chunk];
       checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
     }
-    const deleted = deletedHosts(schema);
+    const deleted = deletedHosts(schema, read);
     const isCurrent =
       known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
     return known && isCurrent
-      ? Object.assign(known, { changes, chunks })
-      : { changes, chunks, checksums, deleted };
+      ? Object.assign(known, { changes, chunks, longer })
+      : { changes, chunks, longer, checksums, deleted };
   }
 }
 

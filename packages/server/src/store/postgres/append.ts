@@ -7,11 +7,11 @@ import {
   cellCode,
   cellOf,
   mergeCells,
-  RecordWriter,
   seriesOf,
   seriesTotals,
 } from '../cells.ts';
 import { countByMinute, WITHOUT_HOST } from '../minutes.ts';
+import { RecordWriter } from '../record-bytes.ts';
 import type { Appended, Batch } from '../store.ts';
 import type { TopAdditions } from '../top-records.ts';
 import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';

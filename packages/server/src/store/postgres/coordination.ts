@@ -320,6 +320,14 @@ export function putFollowedPath(run: Run, project: string, id: string, record: s
   );
 }
 
+/** Changes the versions of all ranges, in all projects or in one. */
+export function changeAllVersions(run: Run, project: string | null = null): Promise<unknown> {
+  return run(
+    `UPDATE changes SET changes = (changes + $1) & ${CHANGES_MAX} WHERE $2::text IS NULL OR project = $2`,
+    [randomInt(1, 2 ** 40), project],
+  );
+}
+
 /** Changes the version of all ranges that contain one of these times. */
 export function addChanges(run: Run, project: string, times: Iterable<number>): Promise<unknown> {
   const chunks = [...new Set(Array.from(times, (time) => Math.floor(time / CHANGES_MS)))];

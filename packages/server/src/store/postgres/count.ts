@@ -1,9 +1,9 @@
 /** The read side: each query is one statement, and so reads one snapshot. */
 import { CATEGORIES } from '../../event.ts';
 import type { Database } from '../../postgres/database.ts';
-import { accumulate, FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+import { accumulate, rowsOf } from '../cells.ts';
 import { type ChunkPlan, planChunks } from '../levels.ts';
-import type { Selection, TimeRange } from '../store.ts';
+import type { CountSelection, Selection, TimeRange } from '../store.ts';
 import { CHANGES_MS, EXACT, LEVELS, ROLLUPS } from './schema.ts';
 import { readSegment } from './segments.ts';
 
@@ -16,35 +16,17 @@ interface Rows {
   count: number;
 }
 
-const TIMELINE = rowsOf(2, { requests: 0, attacks: () => 1 });
-const DISTRIBUTION = rowsOf(CATEGORIES.length, { attacks: (category) => category });
-const BY_CATEGORY = rowsOf(1 + 2 * CATEGORIES.length, {
-  requests: 0,
-  attacks: (category) => 1 + category,
-  blocked: (category) => 1 + CATEGORIES.length + category,
-});
-const ATTACKS = rowsOf(1, { attacks: () => 0 });
-
-function rowsOf(
-  count: number,
-  {
-    requests = -1,
-    attacks,
-    blocked = () => -1,
-  }: {
-    requests?: number;
-    attacks: (category: number) => number;
-    blocked?: (category: number) => number;
-  },
-): Rows {
-  const rowOf = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
-  rowOf[REQUESTS] = requests;
-  for (const category of CATEGORIES.keys()) {
-    rowOf[FIRST_CATEGORY + category] = attacks(category);
-    rowOf[FIRST_BLOCKED + category] = blocked(category);
-  }
-  return { rowOf, count };
-}
+const TIMELINE: Rows = { rowOf: rowsOf({ requests: 0, attacks: () => 1 }), count: 2 };
+const DISTRIBUTION: Rows = { rowOf: rowsOf({ attacks: (category) => category }), count: CATEGORIES.length };
+const BY_CATEGORY: Rows = {
+  rowOf: rowsOf({
+    requests: 0,
+    attacks: (category) => 1 + category,
+    blocked: (category) => 1 + CATEGORIES.length + category,
+  }),
+  count: 1 + 2 * CATEGORIES.length,
+};
+const ATTACKS: Rows = { rowOf: rowsOf({ attacks: () => 0 }), count: 1 };
 
 /** The hosts that a statement reads, as an SQL expression for their numbers. */
 const SCOPES = {
@@ -107,7 +89,7 @@ export class Counter {
   }
 
   /** Resolves to `points` numbers for each row. */
-  async timeline(selection: Selection, edges: readonly number[]): Promise<Float64Array> {
+  async timeline(selection: CountSelection, edges: readonly number[]): Promise<Float64Array> {
     return this.#sum(selection, edges, TIMELINE);
   }
 
@@ -115,7 +97,7 @@ export class Counter {
     return this.#sum(selection, [from, to], DISTRIBUTION);
   }
 
-  async byCategory(selection: Selection, edges: readonly number[]): Promise<Float64Array> {
+  async byCategory(selection: CountSelection, edges: readonly number[]): Promise<Float64Array> {
     return this.#sum(selection, edges, BY_CATEGORY);
   }
 
@@ -139,7 +121,8 @@ export class Counter {
     return attacks;
   }
 
-  async #sum({ project, hosts }: Selection, edges: readonly number[], rows: Rows): Promise<Float64Array> {
+  async #sum(selection: CountSelection, edges: readonly number[], rows: Rows): Promise<Float64Array> {
+    const { project, hosts, ignoreHorizon } = selection;
     const points = edges.length - 1;
     const out = new Float64Array(rows.count * points);
     const scope = hosts === undefined ? 'project' : 'some';
@@ -150,6 +133,7 @@ export class Counter {
       edges,
       (_host, record, runs) => accumulate(record, runs, rows.rowOf, points, out),
       () => out.fill(0),
+      ignoreHorizon,
     );
     return out;
   }
@@ -162,12 +146,13 @@ export class Counter {
     edges: readonly number[],
     add: (host: number, record: Uint8Array, runs: number[]) => void,
     restart: () => void,
+    ignoreHorizon = false,
   ): Promise<void> {
     // Events are rarely in the future, so later chunks need not be read.
     let end = endOfChunk(this.#now() + 2 * DAY_MS);
     for (;;) {
       const horizon = this.#horizon;
-      const plan = planChunks(clip(edges, horizon, end), LEVELS);
+      const plan = planChunks(clip(edges, ignoreHorizon ? 0 : horizon, end), LEVELS);
       const minutes = LEVELS.map(({ id }) => minutesOf(plan, id));
       const rows = await this.#database.run<CountsRow>(STATEMENTS[scope], [
         project,

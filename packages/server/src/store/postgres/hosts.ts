@@ -1,11 +1,10 @@
 /** The hosts of projects. */
-import { randomInt } from 'node:crypto';
 
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { deletedHostId, derivedId, freeHostId, isDeletedHost } from '../ids.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
-import { lockProject } from './coordination.ts';
+import { changeAllVersions, lockProject } from './coordination.ts';
 
 /** To look up more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;
@@ -206,7 +205,7 @@ export function deleteHost(
       run('DELETE FROM source_hosts WHERE project = $1 AND host = $2', [project, number]),
       run('UPDATE projects SET hosts = hosts - 1 WHERE project = $1', [project]),
       // Cached responses of all ranges may contain the host.
-      run('UPDATE changes SET changes = changes + $2 WHERE project = $1', [project, randomInt(2 ** 40)]),
+      changeAllVersions(run, project),
     ]);
     return { kind: 'deleted', host: publicHost(host) };
   });

@@ -5,8 +5,8 @@ import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { ProjectCommits } from '../group-commit.ts';
 import {
   type CategorySeries,
+  type CountSelection,
   groupSeries,
-  type Selection,
   type Store,
   StoreNotWritable,
   StoreUnavailable,
@@ -66,7 +66,10 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     noteWrites(() => appendGroup(database, batches, now(), topKeys)),
   );
 
-  async function seriesByCategory(selection: Selection, edges: readonly number[]): Promise<CategorySeries> {
+  async function seriesByCategory(
+    selection: CountSelection,
+    edges: readonly number[],
+  ): Promise<CategorySeries> {
     const points = edges.length - 1;
     const counts = await counter.byCategory(selection, edges);
     const row = (i: number) => counts.subarray(i * points, (i + 1) * points);
@@ -115,12 +118,13 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
       yield* await available(async () => dumpEvents(database, project));
     },
 
-    prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
+    prune: (before, limits = {}) =>
       available(async () => {
+        const { topListsBefore = before, stop } = limits;
         await pruneExamples(database, topListsBefore, stop);
         // Deletes rows first: a backup can delay the dropping of partitions for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
-        await prune(database, before, freeBefore, stop, (freed) =>
+        await prune(database, before, limits, (freed) =>
           dropPartitions(database, ['segments', 'rollups'], freed, stop),
         );
         await dropPartitions(database, ['top_lists'], listsBefore, stop);

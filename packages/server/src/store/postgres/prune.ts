@@ -3,23 +3,24 @@
 import type { Database } from '../../postgres/database.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
-import type { Retention, RetentionNote, Source } from '../store.ts';
-import { lockProject } from './coordination.ts';
+import type { PruneOptions, Retention, RetentionNote, Source } from '../store.ts';
+import { changeAllVersions, lockProject } from './coordination.ts';
 
 const BATCHES_PER_STEP = 2_000;
 
 export async function prune(
   database: Database,
   before: number,
-  freeBefore: number,
-  stop: AbortSignal | undefined,
+  { freeBefore = before, expectedHorizon, stop }: PruneOptions,
   freeCounts: (freedBefore: number) => Promise<void>,
 ): Promise<void> {
   const [row] = await database.run<{ freed: number }>(
-    `UPDATE retention SET horizon = greatest(horizon, $1),
-       freed_before = greatest(freed_before, least($2, greatest(horizon, $1)))
+    `UPDATE retention SET
+       horizon = CASE WHEN horizon <> $3 THEN horizon ELSE greatest(horizon, $1) END,
+       freed_before = CASE WHEN horizon <> $3 THEN freed_before
+         ELSE greatest(freed_before, least($2, greatest(horizon, $1))) END
      RETURNING freed_before AS freed`,
-    [before, freeBefore],
+    [before, freeBefore, expectedHorizon ?? null],
   );
   const freed = row?.freed ?? 0;
   await freeCounts(freed);
@@ -132,9 +133,19 @@ export async function readRetention(database: Database): Promise<Retention> {
 }
 
 export async function restoreHorizon(database: Database, to: number): Promise<number> {
-  const [row] = await database.run<{ horizon: number }>(
-    'UPDATE retention SET horizon = least(horizon, greatest($1, freed_before)) RETURNING horizon',
-    [to],
-  );
-  return row?.horizon ?? 0;
+  const state = await readRetention(database);
+  if (Math.max(to, state.freedBefore) >= state.horizon) return state.horizon;
+  return database.transaction(async (run) => {
+    const [, , [row]] = await Promise.all([
+      // Appends lock their project before they count a change, too.
+      run('SELECT FROM projects ORDER BY project FOR UPDATE'),
+      changeAllVersions(run),
+      run<{ horizon: number }>(
+        'UPDATE retention SET horizon = least(horizon, greatest($1, freed_before)) RETURNING horizon',
+        [to],
+      ),
+      run('COMMIT'),
+    ]);
+    return row?.horizon ?? 0;
+  });
 }

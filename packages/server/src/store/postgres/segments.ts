@@ -5,7 +5,8 @@
  *
  * Segments are never changed, so small appends stay cheap however much a minute has already.
  */
-import { type Additions, mergeCells, RecordWriter } from '../cells.ts';
+import { type Additions, mergeCells } from '../cells.ts';
+import { RecordWriter } from '../record-bytes.ts';
 
 export class SegmentWriter {
   readonly #writer = new RecordWriter();
