@@ -200,6 +200,14 @@ export function normalHostname(text: string): string | null {
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 
+/** A name that people enter, as they spell it. Throws an Error whose message says what it must be. */
+export function enteredHostname(text: string): string {
+  const rule = 'must be a host name, such as www.example.com';
+  if (text.includes('://')) throw new Error(`${rule}, not a URL`);
+  if (normalHostname(text) === null) throw new Error(rule);
+  return text;
+}
+
 /** `example.com:8080` and `[2001:db8::1]:443`; a bare IPv6 address has more than one colon and no port. */
 function withoutPort(name: string): string {
   return /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name)?.[1] ?? name;

@@ -11,3 +11,8 @@ export function printable(text: string): string {
     character.replace(/./gs, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
   );
 }
+
+/** A path for a command in a message: FILE if a shell would interpret the path. The message also names the path. */
+export function pathInCommand(path: string): string {
+  return /^[\p{L}\p{N}_@%+=:,./-]+$/u.test(path) ? path : 'FILE';
+}

@@ -21,12 +21,19 @@ export interface Drop {
   text: string;
 }
 
+export interface TimeSpan {
+  first: number;
+  last: number;
+}
+
 /** The result of one batch of lines. */
 export interface Outcome {
   accepted: number;
   dropped: Partial<Record<DropReason, number>>;
   first_drops: Drop[];
-  /** Accepted records by format. */
+  /** The times of the first and the last of the events that are too old; absent if there are none. */
+  old_times?: TimeSpan | undefined;
+  /** Accepted records by format. A format whose records have wrong times only is present, with 0. */
   formats: Record<string, number>;
   /** What the records count, which can be more than one request or attack each. */
   requests: number;
@@ -50,10 +57,11 @@ export interface ReadLines {
 }
 
 /**
- * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX (`aged`), or all except
- * parts of lines, whose rest may come in the next request (`request`).
+ * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX (`aged`), all except
+ * parts of lines, whose rest may come in the next request (`request`), or all except parts of lines and native blocks,
+ * whose rest may still be written (`file`).
  */
-type Flush = 'all' | 'aged' | 'request' | 'nothing';
+type Flush = 'all' | 'aged' | 'request' | 'file' | 'nothing';
 
 /** What affects the reading of lines besides the reader and the time. */
 export interface ReadLimits {
@@ -105,17 +113,14 @@ export class BatchReader {
         last = line.number;
       }
     }
-    if (flush !== 'nothing') {
-      const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
-      const pending = reader.flush(before, flush === 'request' ? now : before);
-      for (const parsed of pending) this.#add(read, parsed, last, '', now);
-    }
+    for (const parsed of flushed(reader, flush, now)) this.#add(read, parsed, last, '', now);
     return read;
   }
 
   /** Whether `read` with `aged` returns records even without new lines. */
   hasAged(reader: LineReader): boolean {
-    return reader.hasPending(this.now() - OPEN_MS_MAX);
+    const now = this.now();
+    return reader.hasPending(now - OPEN_MS_MAX, now);
   }
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
@@ -185,6 +190,10 @@ export class BatchReader {
   ): void {
     const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
     if (reason !== null) {
+      if (parsed.kind === 'record') {
+        outcome.formats[parsed.format] ??= 0;
+        if (reason === 'too_old') outcome.old_times = spanWith(outcome.old_times, parsed.record.time);
+      }
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
       if (text !== '' && this.keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
@@ -223,12 +232,34 @@ export class BatchReader {
   }
 }
 
+export function spanWith(span: TimeSpan | undefined, time: number): TimeSpan {
+  return { first: Math.min(span?.first ?? time, time), last: Math.max(span?.last ?? time, time) };
+}
+
 /** How much is read between two `yield`s: a millisecond of work, unless one line takes longer. */
 const STEP_LINES_MAX = 256;
 const STEP_BYTES_MAX = 16_384;
 
 /** While a file is followed, the lines of one request arrive within this time. */
 const OPEN_MS_MAX = 400;
+
+function flushed(reader: LineReader, flush: Flush, now: number): Parsed[] {
+  switch (flush) {
+    case 'all':
+      return reader.flush();
+    case 'aged':
+      return reader.flush(now - OPEN_MS_MAX, { now });
+    case 'request':
+      return reader.flush(undefined, { partsBefore: now });
+    case 'file':
+      return reader.flush(undefined, {
+        blocksBefore: Number.NEGATIVE_INFINITY,
+        partsBefore: Number.NEGATIVE_INFINITY,
+      });
+    case 'nothing':
+      return [];
+  }
+}
 
 const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
 

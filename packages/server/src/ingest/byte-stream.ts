@@ -1,12 +1,14 @@
 /** The bytes of a log file or stream: read, decompressed if they are gzip, and buffered. */
 import { type FileHandle, open } from 'node:fs/promises';
 import { crc32, createInflateRaw, type InflateRaw } from 'node:zlib';
+import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
 
-const READ_BYTES = 1_048_576;
+export const READ_BYTES = 1_048_576;
 
 /**
- * The content of a log file, decompressed if it is gzip, whatever its name. Each chunk is valid until the next one. A
- * file handle is read from its current position and closed at the end. `onRead` gets the number of bytes of each read.
+ * The content of a log file, decompressed if it is gzip, whatever its name. Throws CompressedInput if it is not text. Each
+ * chunk is valid until the next one. A file handle is read from its current position and closed at the end. `onRead` gets
+ * the number of bytes of each read.
  */
 export function openLog(
   file: string | FileHandle,
@@ -35,83 +37,19 @@ async function* readChunks(
   }
 }
 
-/** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
-export class FileChanged extends Error {
-  constructor() {
-    super('the file was truncated or overwritten while it was read');
-  }
-}
-
-/** A regular file that is not compressed: it can be read at any offset, also by other threads. */
-export class PlainFile implements AsyncIterable<Uint8Array> {
-  readonly #handle: FileHandle;
-  readonly #onRead: (bytes: number) => void;
-  /** `onRead` has reported all bytes before this offset. */
-  #reported = 0;
-
-  private constructor(handle: FileHandle, onRead: (bytes: number) => void) {
-    this.#handle = handle;
-    this.#onRead = onRead;
-  }
-
-  /** Null if the file is compressed. */
-  static async open(path: string, onRead: (bytes: number) => void = () => {}): Promise<PlainFile | null> {
-    const file = new PlainFile(await open(path, 'r'), onRead);
-    try {
-      if (!isGzip(await file.read(0, 2))) return file;
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
-    await file.close();
-    return null;
-  }
-
-  get fd(): number {
-    return this.#handle.fd;
-  }
-
-  [Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    return this.from(0);
-  }
-
-  /** Each chunk is valid until the next one. */
-  async *from(start: number): AsyncGenerator<Uint8Array> {
-    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
-    for (let position = start; ; ) {
-      const { bytesRead } = await this.#handle.read(buffer, 0, READ_BYTES, position);
-      if (bytesRead === 0) return;
-      position += bytesRead;
-      this.report(position);
-      yield buffer.subarray(0, bytesRead);
-    }
-  }
-
-  /** Returns fewer bytes if the file ends before. */
-  async read(position: number, length: number): Promise<Buffer> {
-    const buffer = Buffer.allocUnsafe(length);
-    let end = 0;
-    while (end < length) {
-      const { bytesRead } = await this.#handle.read(buffer, end, length - end, position + end);
-      if (bytesRead === 0) break;
-      end += bytesRead;
-    }
-    return buffer.subarray(0, end);
-  }
-
-  /** The file is read up to this offset. */
-  report(position: number): void {
-    if (position > this.#reported) this.#onRead(position - this.#reported);
-    this.#reported = Math.max(position, this.#reported);
-  }
-
-  async close(): Promise<void> {
-    await this.#handle.close();
-  }
-}
-
-/** Decompresses a stream if it is gzip. */
+/** Decompresses a stream if it is gzip. Throws CompressedInput if the result is not text. */
 export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const input = new ByteReader(inflateGzip(stream));
+  try {
+    // Not more than a line: the next one may come much later.
+    refuseCompressed(await input.peekLine(MAGIC_BYTES));
+    yield* input.rest();
+  } finally {
+    await input.close();
+  }
+}
+
+async function* inflateGzip(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const input = new ByteReader(stream);
   try {
     if (!isGzip(await input.peek(2))) {

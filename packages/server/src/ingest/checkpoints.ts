@@ -16,7 +16,18 @@ import {
   randomBytes,
 } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
-import { CHUNK_BYTES_MAX, contentStart, endOfHole, endsInsideLine, hasContent, lineEnd } from './lines.ts';
+import { isWholeJson } from './formats/json.ts';
+import {
+  CHUNK_BYTES_MAX,
+  contentStart,
+  endOfHole,
+  endsInsideLine,
+  hasContent,
+  LINE_BYTES_MAX,
+  lastLineText,
+  lineEnd,
+  NEWLINE,
+} from './lines.ts';
 
 /** How much of the first line after holes and headers identifies a file. */
 export const FIRST_LINE_BYTES_MAX = 4_096;
@@ -47,7 +58,7 @@ export class Checkpoints {
   /** False while the chunk has only holes and headers. */
   #hasFirstLine = false;
   #flushes = 0;
-  /** The last line so far has no end: the bytes up to the next line end belong to it. */
+  /** The bytes up to the next line end belong to a line that was counted, or dropped for its length. */
   insideLine = false;
 
   constructor(store: Store, file: FileSource) {
@@ -64,8 +75,11 @@ export class Checkpoints {
     this.#siblings = this.#links.map(({ id }) => id);
     if (this.#links.length === 0) return null;
     // The first line rules out nearly all other files, so they need not be hashed.
-    const hashes = possibleFirstLineHashes(await peekContent(peek, peekFirstLine));
-    const candidates = this.#links.filter((link) => link.bytes === 0 || hashes.has(link.firstLineHash));
+    const start = await peekContent(peek, peekFirstLine);
+    const hashes = possibleFirstLineHashes(start);
+    const candidates = this.#links.filter(
+      (link) => link.bytes === 0 || hashes.has(link.firstLineHash) || beginsFirstLine(link, start),
+    );
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
       if (bytes.length < link.bytes) continue;
@@ -73,7 +87,7 @@ export class Checkpoints {
       if (!hasHash(link, hash)) continue;
       const key = stateKey(this.#keyBefore, hash);
       this.#begin(link.id, key);
-      this.insideLine = endsInsideLine(bytes, this.insideLine);
+      this.insideLine = continuesLine(bytes, this.insideLine);
       return { bytes, readerState: decryptState(link.readerState, key) };
     }
     return null;
@@ -193,8 +207,18 @@ function summaryOf(bytes: Buffer, insideLine: boolean): ChunkSummary {
     length: bytes.length,
     firstLineHash: firstLineHash(bytes),
     hasContent: hasContent(bytes),
-    endsInsideLine: endsInsideLine(bytes, insideLine),
+    endsInsideLine: continuesLine(bytes, insideLine),
   };
+}
+
+/**
+ * Whether the bytes after these belong to a line that needs no further reading. Bytes after whole JSON are read as a line of
+ * their own: more objects may follow without a line end, as when one file of objects is appended to another.
+ */
+function continuesLine(bytes: Buffer, before: boolean): boolean {
+  if (!endsInsideLine(bytes, before)) return false;
+  const isDropped = bytes.indexOf(NEWLINE) === -1 && (before || bytes.length >= LINE_BYTES_MAX);
+  return isDropped || !isWholeJson(lastLineText(bytes));
 }
 
 /** Everything that is computed from the bytes of a whole chunk, so that another thread can do it. */
@@ -286,6 +310,12 @@ function possibleFirstLineHashes(bytes: Buffer): Set<string> {
     hashes.add(lineHash(bytes));
   }
   return hashes;
+}
+
+/** Whether the chunk may have ended inside the first line, which was counted without its line end and has grown since. */
+function beginsFirstLine({ bytes, firstLineHash: hash }: BatchLink, start: Buffer): boolean {
+  const from = contentStart(start);
+  return bytes > from && bytes < lineEnd(start, from) && hash === firstLineHash(start.subarray(0, bytes));
 }
 
 /** The hash of the first line after holes and headers, without its line end, which may not have been written yet. */

@@ -1,5 +1,4 @@
 /** Reads chunks in other threads: what goes in and out of a thread, as plain data. */
-import { readSync } from 'node:fs';
 import { type AttackDetails, CATEGORIES, type Category, categoryNumber } from '../event.ts';
 import { BatchReader, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { Overrides } from './categories/classify.ts';
@@ -8,6 +7,7 @@ import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
 import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock, lineEndsBefore } from './lines.ts';
+import { fillSync, hasSample, type Sample } from './plain-file.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
 /** Where the lines of a chunk are in its memory: after the rest of a line that was dropped for its length. */
@@ -22,6 +22,8 @@ export interface ChunkPlace {
 export interface FilePart {
   fd: number;
   position: number;
+  /** What the file must still have after the read. */
+  start: Sample;
 }
 
 /** Memory goes to the thread, and comes back with the result. */
@@ -115,18 +117,14 @@ export class ChunkParser {
   }
 
   /**
-   * Returns null if the file no longer has a line end where the chunk was cut. Other changes do no harm: records and
-   * digests come from the bytes that are read here, so the checkpoint says what was counted.
+   * Returns null if the file no longer has its start, or a line end where the chunk was cut. Other changes do no harm:
+   * records and digests come from the bytes that are read here, so the checkpoint says what was counted.
    */
-  #readFile({ fd, position }: FilePart, length: number): Buffer | null {
+  #readFile({ fd, position, start }: FilePart, length: number): Buffer | null {
     this.#memory ??= Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
     const bytes = this.#memory.subarray(0, length);
-    for (let end = 0; end < length; ) {
-      const bytesRead = readSync(fd, bytes, end, length - end, position + end);
-      if (bytesRead === 0) return null;
-      end += bytesRead;
-    }
-    return endsWithLineEnd(bytes) ? bytes : null;
+    const isSame = fillSync(fd, position, bytes) && endsWithLineEnd(bytes) && hasSample(fd, start);
+    return isSame ? bytes : null;
   }
 }
 

@@ -1,9 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
@@ -165,6 +165,171 @@ test('a last line without a line end is counted if it is complete, and left for 
   expect(await other.requests()).toBe(2);
   await other.run(`${line(5)}${whole}\n${line(7)}`);
   expect(await other.requests()).toBe(3);
+});
+
+describe('a file that was read while it was written', () => {
+  const LATER = Date.UTC(2030, 0, 1);
+  const YEARS_MS = 100 * 366 * 86_400_000;
+
+  /** Reads any format, of any age. */
+  function setUpLogs() {
+    const store = memoryStore(() => LATER);
+    const pipeline = new Pipeline(store, { retentionMs: YEARS_MS, hostsMax: 100 }, () => LATER);
+    const reader = { format: 'auto' as const };
+    const ingest = { project: 'p', source: { name: 's', format: 'auto' }, reader };
+    return {
+      store,
+      async run(content: string | Buffer, options: Parameters<typeof ingestFile>[4] = {}) {
+        const progress: FileProgress[] = [];
+        const stream = inParts(Buffer.from(content), 3);
+        for await (const step of ingestFile(stream, ingest, store, pipeline, options)) progress.push(step);
+        return progress.filter(({ kind }) => kind === 'unfinished');
+      },
+      async counts() {
+        const range = { project: 'p', edges: [0, LATER] };
+        const { requests } = await store.series(range);
+        const { attacks, blocked } = await store.seriesByCategory(range);
+        const [source] = await store.sources('p');
+        const hosts = (await store.hosts('p')).map(({ hostname }) => hostname).sort();
+        const byCategory = attacks.map(([count = 0]) => count);
+        return {
+          hosts,
+          requests: requests[0] ?? 0,
+          attacks: byCategory.reduce((sum, count) => sum + count, 0),
+          details: { byCategory, blocked: blocked.map(([count = 0]) => count) },
+          events: source?.events ?? 0,
+          dropped: source?.dropped ?? {},
+        };
+      },
+    };
+  }
+
+  const fixture = (name: string) =>
+    readFileSync(new URL(`../../fixtures/${name}`, import.meta.url)).toString('latin1');
+  const access = (i: number) =>
+    `a.example 192.0.2.1 - - [01/Jul/2026:10:00:0${i} +0000] "GET /${i} HTTP/1.1" 200 5 "-" "curl/8"\n`;
+  const attack = (i: number) =>
+    `2026/07/01 10:00:0${i} [error] 1#1: *${i} [client 192.0.2.7] ModSecurity: Access denied with code 403 ` +
+    `(phase 2). [id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
+    `[unique_id "17829000.${i}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`;
+  const UNFINISHED = [{ kind: 'unfinished' }];
+
+  /** Lines and records of one request are joined: a request that was cut is judged by the lines of the first run. */
+  const JOINED = ['apache-error', 'azure-waf', 'caddy', 'cloudflare', 'nginx-error'];
+  const NAMES = readdirSync(new URL('../../fixtures/', import.meta.url)).filter((name) =>
+    name.endsWith('.log'),
+  );
+
+  test.each(NAMES)('has the same counts wherever it was cut: %s', async (name) => {
+    const content = fixture(name).split('\n').slice(0, 40).join('\n');
+    const whole = Buffer.from(`${content}\n`, 'latin1');
+    const once = setUpLogs();
+    await once.run(whole);
+    const { hosts, requests, attacks, ...rest } = await once.counts();
+    const isJoined = JOINED.some((each) => name.startsWith(each));
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.nat(whole.length), { minLength: 1, maxLength: 3 }), async (cuts) => {
+        const { run, counts } = setUpLogs();
+        for (const length of cuts.sort((a, b) => a - b)) await run(whole.subarray(0, length));
+        await run(whole);
+        expect(await counts()).toMatchObject({ hosts, requests, attacks, ...(isJoined ? {} : rest) });
+      }),
+      { numRuns: scaled(12) },
+    );
+  });
+
+  test('keeps half a line for the next run, although a request before it is pending', async () => {
+    const { run, counts } = setUpLogs();
+    expect(await run(attack(1) + attack(2).slice(0, 200))).toMatchObject([{ line: 2 }]);
+    expect(await counts()).toMatchObject({ attacks: 1, dropped: {} });
+    expect(await run(attack(1) + attack(2))).toEqual([]);
+    expect(await counts()).toMatchObject({ attacks: 2, dropped: {} });
+  });
+
+  test('keeps a line of text without its end, which may be a part of it', async () => {
+    for (const end of [70, access(2).length - 1]) {
+      for (const before of ['', access(1)]) {
+        const { run, counts } = setUpLogs();
+        const requests = before === '' ? 0 : 1;
+        expect(await run(before + access(2).slice(0, end))).toMatchObject([{ line: requests + 1 }]);
+        expect(await counts()).toMatchObject({ requests, dropped: {} });
+        expect(await run(before + access(2))).toEqual([]);
+        expect(await counts()).toMatchObject({ requests: requests + 1, events: requests + 1, dropped: {} });
+      }
+    }
+  });
+
+  test('keeps a line of JSON with a whole record and a part of another', async () => {
+    const { run, counts } = setUpLogs();
+    const event = (age: number) => JSON.stringify({ time: NOW - age, request: true });
+    const line = event(1) + event(2);
+    expect(await run(line.slice(0, -3))).toMatchObject(UNFINISHED);
+    expect(await counts()).toMatchObject({ requests: 0, dropped: {} });
+    expect(await run(line)).toEqual([]);
+    expect(await counts()).toMatchObject({ requests: 2, dropped: {} });
+    // Another file without line ends is appended.
+    expect(await run(line + event(3) + event(4))).toEqual([]);
+    expect(await run(`${line + event(3) + event(4)}\n${event(5)}`)).toEqual([]);
+    expect(await counts()).toMatchObject({ requests: 5, events: 5, dropped: {} });
+  });
+
+  test('keeps an open block of an audit log, and reports it until it is complete', async () => {
+    for (const name of ['modsecurity2-native.log', 'modsecurity3-native.log']) {
+      const [first = ''] = fixture(name).split(/(?<=-Z--\n)/);
+      const once = setUpLogs();
+      await once.run(first);
+      const expected = await once.counts();
+      const ends = [...first.matchAll(/\n/g)].map(({ index }) => index + 1).slice(0, -1);
+      for (const end of ends) {
+        const { run, counts } = setUpLogs();
+        for (let i = 0; i < 2; i++) {
+          expect(await run(first.slice(0, end))).toMatchObject(UNFINISHED);
+          expect(await counts()).toMatchObject({ attacks: 0, dropped: {} });
+        }
+        expect(await run(first)).toEqual([]);
+        expect(await counts()).toEqual(expected);
+      }
+    }
+  });
+
+  test('keeps the parts of a line that a container runtime has split', async () => {
+    const part = (tag: string, text: string) => `2026-07-01T00:00:00Z stdout ${tag} ${text}\n`;
+    const { run, counts } = setUpLogs();
+    const first = part('P', access(1).slice(0, 40));
+    expect(await run(first)).toMatchObject(UNFINISHED);
+    expect(await run(first + part('F', access(1).slice(40).trimEnd()))).toEqual([]);
+    expect(await counts()).toMatchObject({ requests: 1, dropped: {} });
+  });
+
+  test('can be sent to standard input, whose last line needs no line end', async () => {
+    const { run, counts } = setUpLogs();
+    const content = (access(1) + access(2)).trimEnd();
+    expect(await run(content)).toMatchObject(UNFINISHED);
+    expect(await run(content, { eager: true })).toEqual([]);
+    expect(await counts()).toMatchObject({ requests: 2, dropped: {} });
+    // The line end is not another line, and half a line is not counted again with the rest.
+    await run(`${content}\n${access(3)}`);
+    expect(await counts()).toMatchObject({ requests: 3, events: 3, dropped: {} });
+    const [block = ''] = fixture('modsecurity2-native.log').split(/(?=--\w+-H--\n)/);
+    expect(await run(block, { eager: true })).toEqual([]);
+    expect(await counts()).toMatchObject({ requests: 3, dropped: { unfinished_record: 1 } });
+  });
+
+  test('counts once if its first line was counted without the rest', async () => {
+    const { run, counts } = setUpLogs();
+    await run(access(1).slice(0, 80), { eager: true });
+    await run(access(1), { eager: true });
+    await run(access(1) + access(2));
+    expect(await counts()).toMatchObject({ requests: 2, events: 2, dropped: {} });
+  });
+
+  test('standard input that ends in half a line counts no line twice', async () => {
+    const { run, counts } = setUpLogs();
+    expect(await run(attack(1) + attack(2).slice(0, 60), { eager: true })).toMatchObject(UNFINISHED);
+    expect(await counts()).toMatchObject({ attacks: 1, dropped: {} });
+    expect(await run(attack(1) + attack(2), { eager: true })).toEqual([]);
+    expect(await counts()).toMatchObject({ attacks: 2, dropped: {} });
+  });
 });
 
 test('a line beyond the limit is one drop of any length, and the lines after it are counted', async () => {

@@ -1,9 +1,11 @@
 /** Counts a file or stream once, from beginning to end. */
 import type { FollowedPath, Store } from '../store/store.ts';
 import type { Outcome, ReadLines } from './batch-reader.ts';
-import { ByteReader, PlainFile } from './byte-stream.ts';
+import { ByteReader } from './byte-stream.ts';
 import { Checkpoints, type ChunkDigests, type FileSource } from './checkpoints.ts';
 import { type ParsedChunk, readLines } from './chunk-parser.ts';
+import type { Parsed } from './formats/format.ts';
+import { isWholeJson } from './formats/json.ts';
 import {
   CHUNK_BYTES_MAX,
   countLineEnds,
@@ -19,6 +21,7 @@ import {
 } from './lines.ts';
 import type { ChunkParsers } from './parser-threads.ts';
 import type { Counted, NewBatch, Pipeline } from './pipeline.ts';
+import { PlainFile } from './plain-file.ts';
 import { FileChunks, ReadAhead, StreamChunks } from './read-ahead.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
@@ -30,7 +33,7 @@ export type FileProgress =
   | { kind: 'counted'; bytes: number; lines: number; outcome: Outcome }
   /** An earlier run has counted these bytes. */
   | { kind: 'seen'; bytes: number; lines: number }
-  /** The last line has no end and is not a record. It may be half written, so it is left for the next run. */
+  /** The last line, or a record of several lines, may be half written. It is left for the next run. */
   | { kind: 'unfinished'; bytes: number; line: number };
 
 /** Another process counts the same file. Nothing was counted twice; a new run counts the rest. */
@@ -51,7 +54,10 @@ interface FileOptions {
   begin?: (firstLineHash: string) => FollowedPath;
   /** When aborted, batches under way are counted and nothing more is read. */
   stop?: AbortSignal;
-  /** Count each line as it arrives, as from a slow pipe, instead of waiting for a full chunk. */
+  /**
+   * For standard input: count each line as it arrives, instead of waiting for a full chunk. It cannot grow later, so a last
+   * line without an end is counted if it has a record.
+   */
   eager?: boolean;
   /** Read chunks in other threads where the result is the same. */
   parsers?: ChunkParsers | undefined;
@@ -87,6 +93,13 @@ export async function* ingestFile(
   const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
   /** A rotated file that is still being compressed ends anywhere. The rest is counted when it is complete. */
   const isCutOff = () => rotated !== undefined && bytes.failure !== null;
+  /** Other files may be read while they are written. */
+  const isComplete = eager || rotated !== undefined;
+  const isWholeLine = (text: string) =>
+    isWholeJson(text) ||
+    (isComplete &&
+      bytes.failure === null &&
+      addsRecord(text, () => createReader(ingest.reader, reader.state())));
 
   /** The lines have been read by `reader`. Uses the bytes at once. */
   function count(chunk: Buffer | ChunkDigests, read: ReadLines, chunkLines: number): void {
@@ -129,10 +142,15 @@ export async function* ingestFile(
   function startReadingAhead(): ReadAhead | null {
     const capacity = parsers?.capacity(bytesLeft()) ?? 0;
     if (parsers === undefined || capacity === 0) return null;
-    aheadStart = offset;
     const { insideLine } = checkpoints;
+    const start = file?.start;
+    // Without a sample of its start, threads could not notice that the file changes.
+    if (start === null) return null;
     const source =
-      file === null ? new StreamChunks(bytes, insideLine, parsers) : new FileChunks(file, offset, insideLine);
+      file && start
+        ? new FileChunks(file, start, offset, insideLine)
+        : new StreamChunks(bytes, insideLine, parsers);
+    aheadStart = offset;
     return new ReadAhead(source, checkpoints, parsers, capacity, pipeline.now);
   }
 
@@ -210,10 +228,11 @@ export async function* ingestFile(
         await peekLine(CHUNK_BYTES_MAX),
         checkpoints.insideLine,
         lines + 1,
-        isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
+        isCutOff() ? undefined : isWholeLine,
       );
       const isLast = chunk.bytes.length === 0;
-      const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? 'all' : 'nothing', lines);
+      const pending = isComplete && bytes.failure === null ? 'all' : 'file';
+      const read = pipeline.read(chunk.lines, reader, isLast && !isCutOff() ? pending : 'nothing', lines);
       if (!isLast || !isEmpty(read))
         count(chunk.bytes, read, lineEndsBefore(chunk.lines, chunk.bytes) + read.lineEnds);
       bytes.take(chunk.bytes.length);
@@ -223,6 +242,8 @@ export async function* ingestFile(
       if (bytes.failure) throw bytes.failure;
       if (chunk.unfinishedBytes > 0)
         yield { kind: 'unfinished', bytes: chunk.unfinishedBytes, line: lines + 1 };
+      else if (reader.hasPending(Number.POSITIVE_INFINITY))
+        yield { kind: 'unfinished', bytes: 0, line: lines };
       return;
     }
   } finally {
@@ -247,27 +268,30 @@ export interface FileChunk {
 }
 
 /**
- * The next lines of the bytes that are visible. `createTrialReader` makes a reader to try a last line without an end; it
- * is absent while a file is followed, where the rest of the line may still arrive.
+ * The next lines of the bytes that are visible. `isWholeLine` decides whether to count a last line without an end; it is
+ * absent while a file is followed, where the rest of the line may still arrive.
  */
 export function nextChunk(
   visible: Buffer,
   insideLine: boolean,
   firstNumber: number,
-  createTrialReader?: () => LineReader,
+  isWholeLine: (text: string) => boolean = () => false,
 ): FileChunk {
   const window = visible.subarray(0, LINE_BYTES_MAX);
   const wholeLines = wholeLinesLength(window);
   if (insideLine || wholeLines > 0 || window.length === LINE_BYTES_MAX)
     return { ...cutLines(window, wholeLines, insideLine, firstNumber), unfinishedBytes: 0 };
-  if (createTrialReader && isRecord(createTrialReader(), window))
+  const text = lineText(window, 0, window.length);
+  if (text.length > 0 && isWholeLine(text))
     return { bytes: window, lines: new LineBlock(window, firstNumber), unfinishedBytes: 0 };
   return { bytes: window.subarray(0, 0), lines: [], unfinishedBytes: window.length - endOfHole(window, 0) };
 }
 
-function isRecord(reader: LineReader, line: Buffer): boolean {
-  const text = lineText(line, 0, line.length);
-  return (
-    text.length > 0 && [...reader.read(text, 0), ...reader.flush()].some(({ kind }) => kind === 'record')
-  );
+/** Whether a last line without an end adds a record to those that are pending. Needs two readers in the same state. */
+export function addsRecord(text: string, createTrialReader: () => LineReader): boolean {
+  const isRecord = ({ kind }: Parsed) => kind === 'record';
+  const trial = createTrialReader();
+  if (trial.read(text, 0).some(isRecord)) return true;
+  const pending = createTrialReader().flush().filter(isRecord).length;
+  return trial.flush().filter(isRecord).length > pending;
 }

@@ -18,6 +18,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -27,7 +28,7 @@ import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { openLog } from './byte-stream.ts';
-import { ingestFile } from './file.ts';
+import { type FileIngest, ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 import { Pipeline } from './pipeline.ts';
@@ -66,10 +67,10 @@ function pipeline() {
   return new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => clock.now);
 }
 
-function follower(): Follower {
+function follower(file: FileIngest = ingest): Follower {
   return new Follower({
     path,
-    ingest,
+    ingest: file,
     store,
     pipeline: pipeline(),
     now: () => clock.now,
@@ -181,6 +182,109 @@ test('after copytruncate, unread lines are counted from the copy', async () => {
   await one.close();
 });
 
+/** Ends the next read of lines after `bytes`, and calls back before the rest is read. */
+async function interruptRead(bytes: number, callback: () => void) {
+  const handle = await open(path);
+  const prototype = Object.getPrototypeOf(handle);
+  await handle.close();
+  const { read } = prototype;
+  let count = 0;
+  return vi.spyOn(prototype, 'read').mockImplementation(async function (this: unknown, ...args: unknown[]) {
+    const [buffer, at, length, position] = args as [Buffer, number, number, number | null];
+    // Shorter reads identify a file, or find out whether it has changed.
+    const isOfLines = count > 0 || length >= LINE_BYTES_MAX;
+    if (isOfLines && ++count === 2) callback();
+    return read.call(this, buffer, at, isOfLines && count === 1 ? bytes : length, position);
+  });
+}
+
+test.each([
+  ['counted in part', 4],
+  ['new', 0],
+])(
+  'a log that is %s counts once if it is truncated and written again during a read',
+  async (_what, counted) => {
+    writeFileSync(path, lines(counted));
+    const one = follower();
+    await lookAll(one);
+    appendFileSync(path, lines(9 - counted));
+    const lineBytes = readFileSync(path).length / 9;
+    const reads = await interruptRead(6 * lineBytes, () => {
+      copyFileSync(path, `${path}.1`);
+      written = 100;
+      writeFileSync(path, lines(20));
+    });
+    try {
+      await lookAll(one);
+    } finally {
+      reads.mockRestore();
+    }
+    await lookAll(one);
+    expect(await requests()).toBe(29);
+    expect((await store.sources('p'))[0]?.dropped).toEqual({});
+    await one.close();
+  },
+);
+
+test('a rotated file that is written again before its last read is not finished', async () => {
+  writeFileSync(path, lines(2));
+  const one = follower();
+  await lookAll(one);
+  renameSync(path, `${path}.1`);
+  writeFileSync(path, lines(1));
+  await lookAll(one);
+  clock.now += 60_000;
+  const handle = await open(path);
+  const prototype = Object.getPrototypeOf(handle);
+  await handle.close();
+  // The file is read to its end, and its size is noted before the last read.
+  const { stat } = prototype;
+  const stats = vi.spyOn(prototype, 'stat').mockImplementationOnce(function (this: unknown) {
+    writeFileSync(`${path}.1`, lines(5));
+    return stat.call(this);
+  });
+  try {
+    await one.look();
+    expect(stats).toHaveBeenCalled();
+  } finally {
+    stats.mockRestore();
+  }
+  // The first look notices the change.
+  for (let i = 0; i < 2; i++) await lookAll(one);
+  expect(await requests()).toBe(2 + 1 + 5);
+  expect(warnings).toEqual([]);
+  await one.close();
+});
+
+test('a rotated file that is truncated and written again during a read counts once', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  appendFileSync(path, lines(8));
+  const lineBytes = readFileSync(path).length / 9;
+  renameSync(path, `${path}.1`);
+  // Too old to be kept open.
+  const minutesAgo = new Date(Date.now() - 600_000);
+  utimesSync(`${path}.1`, minutesAgo, minutesAgo);
+  writeFileSync(path, lines(1));
+  const reads = await interruptRead(6 * lineBytes, () => {
+    written = 100;
+    writeFileSync(`${path}.1`, lines(20));
+  });
+  const one = follower();
+  try {
+    await lookAll(one);
+  } finally {
+    reads.mockRestore();
+  }
+  await lookAll(one);
+  // The last three lines before the truncation are lost.
+  expect(await requests()).toBe(6 + 1 + 20);
+  expect((await store.sources('p'))[0]?.dropped).toEqual({});
+  await one.close();
+});
+
 test('files rotated while no follower ran are counted at the next start, compressed or not', async () => {
   writeFileSync(path, lines(4));
   const before = follower();
@@ -251,7 +355,7 @@ test('a file that is still being compressed is counted when it is complete', asy
     await lookAll(one);
   }
   writeFileSync(`${path}.2.gz`, whole);
-  await expect.poll(() => lookAll(one).then(requests), { timeout: 20_000 }).toBe(5_001);
+  await expect.poll(() => lookAll(one).then(requests)).toBe(5_001);
   expect(warnings).toEqual([]);
   await one.close();
 });
@@ -268,7 +372,7 @@ test('a damaged rotated file causes a warning and does not block the others', as
   appendFileSync(path, lines(1));
   await lookAll(one);
   expect(await requests()).toBe(15);
-  await expect.poll(() => lookAll(one).then(() => warnings), { timeout: 20_000 }).toHaveLength(2);
+  await expect.poll(() => lookAll(one).then(() => warnings)).toHaveLength(2);
   expect(warnings[0]).toContain(`${path} was truncated, and no copy of it was found`);
   expect(warnings[1]).toMatch(/\.2\.gz \(40 bytes\) cannot be read to its end \(unexpected end of file\)/);
   await one.close();
@@ -450,6 +554,43 @@ test('a file without a rotated name causes one warning, and another one when it 
   await one.close();
 });
 
+test.each(['.1.xz', '.1'])(
+  'a file %s that is still being compressed with xz causes one warning, when it is complete',
+  async (suffix) => {
+    const other = `${path}${suffix}`;
+    writeFileSync(path, lines(1));
+    const one = follower();
+    await lookAll(one);
+    writeFileSync(other, Buffer.from('fd377a585a000004', 'hex'));
+    for (let i = 0; i < 3; i++) {
+      await lookAll(one);
+      appendFileSync(other, 'x');
+    }
+    expect(warnings).toEqual([]);
+    await expect.poll(() => lookAll(one).then(() => warnings)).toHaveLength(1);
+    expect(warnings[0]).toContain(`${other} (11 bytes) is skipped: it is compressed with xz`);
+    await one.close();
+    const again = follower();
+    await lookAll(again);
+    expect(warnings).toHaveLength(1);
+    await again.close();
+  },
+);
+
+test('commands in warnings contain no name that a shell would interpret', async () => {
+  writeFileSync(path, lines(1));
+  const one = follower();
+  await lookAll(one);
+  writeFileSync(`${path}.a;reboot`, 'x\n');
+  writeFileSync(`${path}.b$(reboot)`, Buffer.from('fd377a585a000004', 'hex'));
+  await expect.poll(() => lookAll(one).then(() => warnings)).toHaveLength(2);
+  expect(warnings.map((warning) => / run ('.*') /.exec(warning)?.[1]).sort()).toEqual([
+    "'wafstat ingest FILE'",
+    "'xz -dc FILE | wafstat ingest ... -'",
+  ]);
+  await one.close();
+});
+
 test('a live file rotated before its first line was counted is counted', async () => {
   writeFileSync(path, lines(3));
   const hourAgo = Date.now() / 1_000 - 3_600;
@@ -553,12 +694,12 @@ test('a rotated file without read permission causes a warning, and is counted on
   chmodSync(directory, 0o755);
   if (isRoot) process.seteuid?.(NOBODY);
   try {
-    await expect.poll(() => lookAll(one).then(() => warnings.length), { timeout: 20_000 }).toBe(1);
+    await expect.poll(() => lookAll(one).then(() => warnings.length)).toBe(1);
   } finally {
     if (isRoot) process.seteuid?.(0);
   }
   chmodSync(`${path}.1`, 0o600);
-  await expect.poll(() => lookAll(one).then(requests), { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => lookAll(one).then(requests)).toBe(3);
   await one.close();
 });
 
@@ -716,6 +857,31 @@ test('a look at an unchanged file does not copy pending parts of lines', async (
   clock.now += 120_000;
   await lookAll(one);
   expect((await store.sources('p'))[0]?.dropped).toEqual({ unfinished_record: 1 });
+  await one.close();
+});
+
+test('attacks in an error log are counted although the clock is set back', async () => {
+  const attack = (id: number) => {
+    const time = new Date(clock.now).toISOString().slice(0, 19).replaceAll('-', '/').replace('T', ' ');
+    return (
+      `${time} [error] 1#1: *${id} [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ` +
+      `[id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
+      `[unique_id "${id}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`
+    );
+  };
+  const attacks = async () =>
+    (await store.series({ project: 'p', edges: [0, NOW + 3_600_000] })).attacks[0] ?? 0;
+  writeFileSync(path, '');
+  const one = follower({ project: 'p', source: { name: 's', format: 'auto' }, reader: { format: 'auto' } });
+  for (let id = 1; id <= 20; id++) {
+    if (id === 11) clock.now -= 3_600_000;
+    appendFileSync(path, attack(id));
+    await lookAll(one);
+    clock.now += 100;
+  }
+  clock.now += 500;
+  await lookAll(one);
+  expect(await attacks()).toBe(20);
   await one.close();
 });
 

@@ -6,11 +6,14 @@
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import { pathInCommand } from '../printable.ts';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import type { Outcome } from './batch-reader.ts';
 import { openLog } from './byte-stream.ts';
+import { CompressedInput } from './compression.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
 import type { Pipeline } from './pipeline.ts';
+import { FileChanged, PlainFile } from './plain-file.ts';
 import {
   type FileIdentity,
   type FileVersion,
@@ -84,13 +87,24 @@ export class Follower {
     this.#path = resolve(options.path);
   }
 
-  /** Counts the new lines once. Returns true if there are already more, or may be. */
+  /**
+   * Counts the new lines once. Returns true if there are already more, or may be. Throws CompressedInput if the log is not
+   * text.
+   */
   async look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
     for (const file of [...this.#retiring]) await this.#readRetiring(file);
     this.#live ??= await this.#openLive();
     if (this.#live === null) return false;
+    try {
+      await this.#live.refuseCompressed();
+    } catch (error) {
+      // Opened again by the next look: there may be another file then.
+      await this.#live.close();
+      this.#live = null;
+      throw error;
+    }
     const read = await this.#live.read();
     if (read === 'more') return true;
     if (read === 'truncated') {
@@ -224,14 +238,14 @@ export class Follower {
 
   /** Returns true if the file is kept open, because a process may still write to it. */
   async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
-    const { identity, isCompressed } = await identify(handle);
+    const { identity, isCompressed, unreadable } = await identify(handle);
     if (identity === null) {
       // Only reading shows whether a compressed file is empty or truncated.
-      if (isCompressed) await this.#ingest(file, handle);
+      if (isCompressed) await this.#ingest(file, openLog(handle));
       return false;
     }
     const { hash } = identity;
-    const known = this.#state().find(file, identity, isCompressed);
+    const known = this.#state().find(file, identity, isCompressed, unreadable !== null);
     if (known === undefined && this.#isOlder(file, identity, isCompressed)) return false;
     if (file.mtimeMs < this.#belongsFromMs && (known === undefined || known.state === 'finished')) {
       // A file that appeared later, but is older than the first follow of the path.
@@ -248,6 +262,12 @@ export class Follower {
       this.#settle(file, hash);
       return false;
     }
+    if (unreadable !== null) {
+      // It may still be written, and would cause a warning at each look.
+      if (isRecent(file.ctimeMs, SETTLE_MS)) throw unreadable;
+      this.#leaveCompressed(file, hash, unreadable);
+      return false;
+    }
     if (!isCompressed && isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
       const tail = await Tail.open(handle, this.#tailOptions(), true);
       const belongs = tail.countedFirstLineHash !== null || file.hasRotatedName;
@@ -255,7 +275,7 @@ export class Follower {
       else await this.#leaveOther(file, identity);
       return belongs;
     }
-    const state = await this.#ingest(file, handle);
+    const state = await this.#ingest(file, isCompressed ? openLog(handle) : new PlainFile(handle));
     const after = await stat(file.path).catch(() => null);
     const isUnchanged = after !== null && fileId(after) === file.id && after.mtimeMs === file.mtimeMs;
     if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) this.#mustScan = true;
@@ -266,13 +286,13 @@ export class Follower {
 
   async #ingest(
     file: RotatedFile,
-    handle: FileHandle,
+    stream: AsyncIterable<Uint8Array>,
   ): Promise<'read to its end' | 'nothing known' | 'interrupted'> {
     const { ingest, store, pipeline, counted, stop } = this.#options;
     const rotated = file.hasRotatedName ? 'whole' : 'if begun';
     const { begin } = this.#tailOptions();
     let isKnown = false;
-    const progress = ingestFile(openLog(handle), ingest, store, pipeline, { rotated, stop, begin });
+    const progress = ingestFile(stream, ingest, store, pipeline, { rotated, stop, begin });
     for await (const step of progress) {
       isKnown = true;
       if (step.kind === 'counted') counted(step.outcome);
@@ -359,15 +379,18 @@ export class Follower {
   /** Records a damaged or unreadable file, which must not block the others. */
   #fail(file: RotatedFile, error: unknown): void {
     const { code, message } = error as NodeJS.ErrnoException;
-    // Another process counts it, or it was renamed since the list was made: the next list shows which.
-    if (error instanceof FileConflict || code === 'ENOENT') {
+    // Another process counts it, or it was written again or renamed since the list was made: the next list shows which.
+    if (error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT') {
       this.#mustScan = true;
       return;
     }
-    if (typeof code !== 'string') throw error;
+    const isCompressed = error instanceof CompressedInput;
+    if (typeof code !== 'string' && !isCompressed) throw error;
     const isFinal = !isRecent(file.ctimeMs, SETTLE_MS);
     this.#failed.set(file.id, { path: file.path, ctimeMs: file.ctimeMs, isFinal });
-    if (isFinal)
+    if (!isFinal) return;
+    if (isCompressed) this.#warnCompressed(file, error);
+    else
       this.#options.warn(
         `${file.path} (${formatBytes(file.bytes)}) cannot be read to its end (${message}); ` +
           'lines before that are counted, and the file is read again when it changes',
@@ -407,6 +430,12 @@ export class Follower {
     this.#state().record(file, identity.hash, 'other_name');
   }
 
+  #leaveCompressed(file: RotatedFile, hash: string, compressed: CompressedInput): void {
+    this.#settle(file, hash);
+    this.#warnCompressed(file, compressed);
+    this.#state().record(file, hash, 'other_name');
+  }
+
   async #wasBegun(identity: FileIdentity): Promise<boolean> {
     const { ingest, store } = this.#options;
     if (isHashOf(this.#state().current.begun?.first_line_hash, identity)) return true;
@@ -418,13 +447,15 @@ export class Follower {
     this.#warnSkipped(file, `it is older than the first follow of ${this.#path}`);
   }
 
-  #warnSkipped({ path, bytes }: RotatedFile, reason: string): void {
-    const file = path.replace(UNSUPPORTED_COMPRESSION, '');
-    const how = file === path ? 'To count it,' : 'To count it, decompress it first, then';
-    this.#options.warn(
-      `${path} (${formatBytes(bytes)}) is skipped: ${reason}. ` +
-        `${how} run 'wafstat ingest ${file}' with the same --project and --source`,
-    );
+  #warnCompressed(file: RotatedFile, compressed: CompressedInput): void {
+    const run = compressed.pipe(file.path, 'ingest ... -');
+    this.#options.warn(skipped(file, `it is ${compressed.what}. To count it, run ${run}`));
+  }
+
+  #warnSkipped(file: RotatedFile, reason: string): void {
+    const plain = file.path.replace(UNSUPPORTED_COMPRESSION, '');
+    const how = plain === file.path ? 'To count it,' : 'To count it, decompress it first, then';
+    this.#options.warn(skipped(file, `${reason}. ${how} run 'wafstat ingest ${pathInCommand(plain)}'`));
   }
 
   #state(): FollowedState {
@@ -445,6 +476,10 @@ const UNSUPPORTED_COMPRESSION = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
 /** Uses the system clock, because file times come from it. */
 function isRecent(timeMs: number, withinMs: number): boolean {
   return Math.abs(Date.now() - timeMs) < withinMs;
+}
+
+function skipped({ path, bytes }: RotatedFile, reasonAndRemedy: string): string {
+  return `${path} (${formatBytes(bytes)}) is skipped: ${reasonAndRemedy} with the same --project and --source`;
 }
 
 function formatBytes(bytes: number): string {

@@ -1,5 +1,6 @@
 /** Lines in bytes: where they begin and end, and how a stream is cut into chunks of whole lines. */
 import { ByteQueue } from './byte-stream.ts';
+import { refuseCompressed } from './compression.ts';
 
 /** Longer lines are dropped. */
 export const LINE_BYTES_MAX = 1_048_576;
@@ -90,6 +91,11 @@ export function endsInsideLine(bytes: Buffer, before: boolean): boolean {
   let end = bytes.length;
   while (bytes[end - 1] === NUL) end--;
   return bytes[end - 1] !== NEWLINE;
+}
+
+/** The text after the last line end. */
+export function lastLineText(bytes: Buffer): string {
+  return lineText(bytes, wholeLinesLength(bytes), bytes.length);
 }
 
 /** A part of a long line in a Kubernetes log: space at its end is in the middle of the line. */
@@ -184,7 +190,10 @@ export class Chunker {
     this.#queue.add(bytes);
   }
 
-  /** The next chunk. Null if its end is not known yet, or if the stream has ended and all of it was returned. */
+  /**
+   * The next chunk. Null if its end is not known yet, or if the stream has ended and all of it was returned. Throws
+   * CompressedInput if the stream is not text.
+   */
   next(hasEnded: boolean): Chunk | null {
     const { length } = this.#queue.bytes;
     this.#scan(Math.min(length, CHUNK_BYTES_MAX));
@@ -208,6 +217,7 @@ export class Chunker {
 
   #cut(isLast: boolean): Chunk {
     const window = this.#queue.bytes.subarray(0, CHUNK_BYTES_MAX);
+    if (this.#index === 0) refuseCompressed(window);
     const wholeLines = isLast ? window.length : this.#wholeLines;
     const { bytes, lines } = cutLines(window, wholeLines, this.#isInsideLine, this.#lineNumber);
     const lineCount = this.#lines;

@@ -1,8 +1,8 @@
 /** Threads that read chunks of log files, so that all cores take part in a large ingest (docs/decisions/0029). */
 import { Worker } from 'node:worker_threads';
-import { FileChanged } from './byte-stream.ts';
 import type { ChunkContent, ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
+import { FileChanged } from './plain-file.ts';
 
 /**
  * A thread takes 80 ms of processor time to start, as much as reading 20 chunks of an access log. So threads start when

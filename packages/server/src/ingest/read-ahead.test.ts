@@ -1,5 +1,6 @@
 /** Reading chunks in other threads gives the same result as reading them one after the other, for any bytes. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { open as openFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -7,9 +8,10 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
+import { rowsOf } from '../../../../test/store-conformance/data.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
-import { decompress, FileChanged, PlainFile } from './byte-stream.ts';
+import { decompress } from './byte-stream.ts';
 import { ChunkParser, type ChunkTask, type FilePart, type ParsedChunk, parserSetup } from './chunk-parser.ts';
 import { type FileProgress, ingestFile } from './file.ts';
 import { compilePattern } from './formats/pattern.ts';
@@ -17,6 +19,7 @@ import { ianaZone } from './formats/time-zone.ts';
 import { CHUNK_BYTES_MAX, LINE_BYTES_MAX } from './lines.ts';
 import { type ChunkParsers, transferable } from './parser-threads.ts';
 import { type Limits, Pipeline } from './pipeline.ts';
+import { FileChanged, PlainFile } from './plain-file.ts';
 import type { ReaderOptions } from './reader.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
@@ -124,7 +127,9 @@ async function contentOf(store: Store) {
     chain,
     hosts: await store.hosts('p'),
     sources: await store.sources('p'),
-    series: await store.seriesByCategory({ project: 'p', edges: [0, ...hours, NOW, NOW + 2 * 86_400_000] }),
+    series: rowsOf(
+      await store.seriesByCategory({ project: 'p', edges: [0, ...hours, NOW, NOW + 2 * 86_400_000] }),
+    ),
     urls: await store.top({ project: 'p', list: 'urls', limit: 100, from: 0, to: NOW + 1 }),
   };
 }
@@ -339,7 +344,7 @@ describe('chunks that are read ahead count the same', () => {
 
 test('a thread that fails ends the run, and the next run counts the rest', async () => {
   const lines = Array.from({ length: 1_000 }, (_, i) => access(`${i % 3}.example`, 5_000));
-  const bytes = Buffer.from(lines.join('\n'));
+  const bytes = Buffer.from(`${lines.join('\n')}\n`);
   const store = memoryStore(() => NOW);
   const parsers = new TestParsers(AUTO, 2, [1]);
   let left = 2;
@@ -428,6 +433,110 @@ describe('a file that changes while threads read it', () => {
       bytes.subarray(0, position),
       Buffer.from(bytes.toString('latin1', position).replaceAll('x', 'y').replaceAll('eyample', 'example')),
     ]);
+});
+
+describe('a file that is truncated and written again while it is read', () => {
+  const path = join(directory, 'refilled.log');
+  const LINE_BYTES = 8_000;
+  const reader: ReaderOptions = { format: 'events' };
+  /** Lines of one length, so that chunks of either content end with a line end. All begin and end differently. */
+  const content = (count: number, firstAge: number) =>
+    Array.from({ length: count }, (_, i) => {
+      const [start, end] = [
+        `{"time":${NOW - firstAge - i},"padding":"`,
+        `","line":${1_000 + firstAge + i}}\n`,
+      ];
+      return `${start}${'x'.repeat(LINE_BYTES - start.length - end.length)}${end}`;
+    }).join('');
+
+  /** Replaces the file at the given step: before and after a thread reads a chunk, or while the main thread reads one. */
+  async function runWith(hook: () => void, capacity: number, store: Store): Promise<void> {
+    const file = await PlainFile.open(path);
+    if (file === null) throw new Error('not compressed');
+    const parsers = new TestParsers(reader, capacity, [3]);
+    const parse = parsers.parse.bind(parsers);
+    parsers.parse = async (task) => {
+      hook();
+      const parsed = await parse(task);
+      hook();
+      return parsed;
+    };
+    const pipeline = new Pipeline(store, LIMITS, () => NOW);
+    const ingest = { project: 'p', source: { name: 's', format: reader.format }, reader };
+    for await (const _progress of ingestFile(file, ingest, store, pipeline, { parsers }));
+  }
+
+  /** Divides every read of a file into two. */
+  async function splitReads(hook: () => void) {
+    const handle = await openFile(path);
+    const prototype = Object.getPrototypeOf(handle);
+    await handle.close();
+    const { read } = prototype;
+    return vi.spyOn(prototype, 'read').mockImplementation(async function (this: unknown, ...args: unknown[]) {
+      const [buffer, at, length, position] = args as [Buffer, number, number, number];
+      const half = Math.ceil(length / 2);
+      const { bytesRead } = await read.call(this, buffer, at, half, position);
+      hook();
+      if (bytesRead < half) return { bytesRead, buffer };
+      const rest = await read.call(this, buffer, at + half, length - half, position + half);
+      return { bytesRead: half + rest.bytesRead, buffer };
+    });
+  }
+
+  test.each([
+    ['in one thread', 0],
+    ['in threads', 4],
+  ])('counts each line once, %s', async (_how, capacity) => {
+    const size = fc.integer({ min: 1, max: 700 });
+    // None, a short one, one that is longer than half a read, and one that is longer than a read.
+    const hole = fc.constantFrom(0, 1, 66, 140).map((lines) => '\0'.repeat(lines * LINE_BYTES));
+    await fc.assert(
+      fc.asyncProperty(size, size, fc.nat(12), hole, hole, async (before, after, step, oldHole, newHole) => {
+        const store = memoryStore(() => NOW);
+        writeFileSync(path, oldHole + content(before, 1));
+        let left = step;
+        const hook = () => {
+          // The same inode, as after copytruncate.
+          if (left-- === 0) writeFileSync(path, newHole + content(after, 1 + before));
+        };
+        const reads = await splitReads(hook);
+        try {
+          for (let isChanged = true; isChanged; ) {
+            isChanged = await runWith(hook, capacity, store).then(
+              () => false,
+              (error) => {
+                if (error instanceof FileChanged) return true;
+                throw error;
+              },
+            );
+          }
+        } finally {
+          reads.mockRestore();
+        }
+        // The file may have been replaced after its end was read.
+        await runWith(() => {}, capacity, store);
+        const isReplaced = left < 0;
+        const edges = Array.from({ length: before + after + 1 }, (_, i) => NOW - before - after + i);
+        const counts = [...(await store.series({ project: 'p', edges })).requests].reverse();
+        // Long arrays compare much faster as text.
+        expect(counts.slice(before).join()).toBe(
+          Array(after)
+            .fill(isReplaced ? 1 : 0)
+            .join(),
+        );
+        // Lines that were not read before the truncation are lost.
+        const first = counts.slice(0, before);
+        const read = isReplaced ? first.filter((count) => count > 0).length : before;
+        expect(first.join()).toBe([...Array(read).fill(1), ...Array(before - read).fill(0)].join());
+        expect((await store.sources('p')).map(({ dropped }) => dropped)).toEqual([{}]);
+      }),
+      {
+        numRuns: scaled(40),
+        // A long hole becomes a short one between two halves of a read.
+        examples: [[1, 65, 1, '\0'.repeat(140 * LINE_BYTES), '\0'.repeat(LINE_BYTES)]],
+      },
+    );
+  });
 });
 
 test.each([

@@ -1,9 +1,10 @@
 /** Reads chunks of a file in other threads before it is their turn. */
-import { type ByteReader, FileChanged, type PlainFile } from './byte-stream.ts';
+import type { ByteReader } from './byte-stream.ts';
 import { type Checkpoints, chunkDigests } from './checkpoints.ts';
 import type { ChunkContent, ChunkPlace, FilePart, ParsedChunk } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX, cutLines, endsWithLineEnd, LineBlock, NEWLINE, wholeLinesLength } from './lines.ts';
 import type { ChunkParsers } from './parser-threads.ts';
+import { FileChanged, type PlainFile, type Sample } from './plain-file.ts';
 
 /** Cuts the usual chunks: all but the end of the file, holes, and lines beyond the limit. */
 interface ChunkSource {
@@ -59,14 +60,16 @@ const LAST_LINE_BYTES = 16_384;
 /** Only finds the ends of chunks: threads read the file, which saves the main thread two copies. */
 export class FileChunks implements ChunkSource {
   readonly #file: PlainFile;
+  readonly #start: Sample;
   readonly #insideLine: boolean;
   #position: number;
   #length = 0;
   /** The end of the bytes that were searched for the end of the chunk before. */
   #searched = 0;
 
-  constructor(file: PlainFile, position: number, insideLine: boolean) {
+  constructor(file: PlainFile, start: Sample, position: number, insideLine: boolean) {
     this.#file = file;
+    this.#start = start;
     this.#position = position;
     this.#insideLine = insideLine;
   }
@@ -89,7 +92,7 @@ export class FileChunks implements ChunkSource {
   }
 
   take(): FilePart {
-    const part = { fd: this.#file.fd, position: this.#position };
+    const part = { fd: this.#file.fd, position: this.#position, start: this.#start };
     this.#searched = this.#position + CHUNK_BYTES_MAX;
     this.#position += this.#length;
     this.#file.report(this.#position);

@@ -64,6 +64,13 @@ interface OpenBlock {
   lines?: LineRange;
 }
 
+interface FlushOptions {
+  /** Instead of `before`, for native blocks and parts of lines, whose rest may come later. */
+  blocksBefore?: number;
+  partsBefore?: number;
+  now?: number;
+}
+
 /** Written by `state`. */
 interface State {
   transactions?: TransactionsState | null;
@@ -161,24 +168,22 @@ export class LineReader {
     return this.#explain === null ? parsed : this.#explain(line, parsed);
   }
 
-  /**
-   * Returns pending records: all of them, or those without a new line since `before`. `partsBefore` applies to parts of
-   * lines, whose rest may come in the next request.
-   */
-  flush(before = Number.POSITIVE_INFINITY, partsBefore = before): Parsed[] {
+  /** Returns pending records: all of them, or those without a new line since `before`. `now` is the time of the clock. */
+  flush(before = Number.POSITIVE_INFINITY, options: FlushOptions = {}): Parsed[] {
+    const { blocksBefore = before, partsBefore = before, now = Number.POSITIVE_INFINITY } = options;
     const unfinished = this.#unwrapper.flush(partsBefore - BLOCK_MS_MAX);
     const parsed = Array.from({ length: unfinished }, () => unknown('unfinished_record'));
     for (const [origin, { touched }] of this.#blocks) {
-      if (touched < before - BLOCK_MS_MAX) parsed.push(...this.#closeBlock(origin, before));
+      if (touched < blocksBefore - BLOCK_MS_MAX) parsed.push(...this.#closeBlock(origin, before));
     }
-    return [...parsed, ...this.#withHost(this.#transactions.flush(before))];
+    return [...parsed, ...this.#withHost(this.#transactions.flush(before, now))];
   }
 
   /** Whether `flush` returns anything. */
-  hasPending(before: number): boolean {
+  hasPending(before: number, now = Number.POSITIVE_INFINITY): boolean {
     const blockBefore = before - BLOCK_MS_MAX;
     return (
-      this.#transactions.hasPending(before) ||
+      this.#transactions.hasPending(before, now) ||
       this.#unwrapper.hasPending(blockBefore) ||
       [...this.#blocks.values()].some(({ touched }) => touched < blockBefore)
     );

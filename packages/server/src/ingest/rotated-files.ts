@@ -5,8 +5,10 @@ import { constants, gunzipSync } from 'node:zlib';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { isGzip } from './byte-stream.ts';
 import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
+import { type CompressedInput, compressionOf } from './compression.ts';
 import { hasContent } from './lines.ts';
-import { fileId, readAt, readFirstLine } from './tail.ts';
+import { readAt } from './plain-file.ts';
+import { fileId, readFirstLine } from './tail.ts';
 
 /** Enough for hourly rotation over a month. The store keeps about 100 bytes for each file. */
 export const ROTATED_FILES_MAX = 1_000;
@@ -100,18 +102,23 @@ export interface FileIdentity {
   earlierHash: string;
 }
 
-/** `identity` is null if nothing readable distinguishes the file from others. */
+/**
+ * `identity` is null if nothing readable distinguishes the file from others. `isCompressed`: with gzip. `unreadable`: what
+ * the content is if it is not text.
+ */
 export async function identify(
   handle: FileHandle,
-): Promise<{ identity: FileIdentity | null; isCompressed: boolean }> {
+): Promise<{ identity: FileIdentity | null; isCompressed: boolean; unreadable: CompressedInput | null }> {
   const bytes = await readAt(handle, 0, COMPRESSED_BYTES);
   const isCompressed = isGzip(bytes);
   const start = isCompressed ? gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH }) : bytes;
   const line = isCompressed ? start : await readFirstLine(handle);
-  if (!hasContent(line)) return { identity: null, isCompressed };
+  const unreadable = compressionOf(start);
+  if (!hasContent(line)) return { identity: null, isCompressed, unreadable };
   return {
     identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start) },
     isCompressed,
+    unreadable,
   };
 }
 
@@ -146,11 +153,16 @@ export class FollowedState {
   }
 
   /** The entry of a file that need not be read. */
-  find(file: RotatedFile, identity: FileIdentity, isCompressed: boolean): FollowedFile | undefined {
+  find(
+    file: RotatedFile,
+    identity: FileIdentity,
+    isCompressed: boolean,
+    isUnreadable: boolean,
+  ): FollowedFile | undefined {
     return this.current.files.find((known) => {
       if (!isHashOf(known.first_line_hash, identity)) return false;
-      // A file with another name can come from anywhere, so only the very same file matches.
-      if (known.state === 'other_name' && file.hasRotatedName) return false;
+      // A file with another name is counted once rotation gives it such a name, unless it is not text.
+      if (known.state === 'other_name' && file.hasRotatedName && !isUnreadable) return false;
       // Compression changes the length and keeps the time, but not always the part of a second.
       if (isCompressed || known.state === 'left_alone')
         return wholeSeconds(known.modified_ms) === wholeSeconds(file.mtimeMs);

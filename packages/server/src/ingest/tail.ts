@@ -3,9 +3,12 @@ import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
 import type { Outcome } from './batch-reader.ts';
 import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
-import { type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
+import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
+import { addsRecord, type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
+import { isWholeJson } from './formats/json.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
 import type { Pipeline } from './pipeline.ts';
+import { hasSample, readAt, sampleOf } from './plain-file.ts';
 import { createReader, type LineReader } from './reader.ts';
 
 /** Each read compares these bytes before the offset: a difference means that the file was truncated. */
@@ -45,7 +48,7 @@ export class Tail {
     this.#options = options;
     this.#handle = handle;
     this.id = id;
-    this.#progress = startOf(options);
+    this.#progress = initialProgress(options);
   }
 
   /** `isRotated`: the file may be a copy of another one, made before all of the other was counted. */
@@ -62,7 +65,7 @@ export class Tail {
 
   /** Determines again how much of the file has been counted. */
   async locate(isRotated: boolean): Promise<void> {
-    const progress = startOf(this.#options);
+    const progress = initialProgress(this.#options);
     await this.#skipCounted(progress, isRotated);
     this.#progress = progress;
   }
@@ -81,33 +84,39 @@ export class Tail {
       rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
   }
 
+  /** Throws CompressedInput if nothing is counted yet and the file is not text. */
+  async refuseCompressed(): Promise<void> {
+    if (this.#progress.offset === 0) refuseCompressed(await readAt(this.#handle, 0, MAGIC_BYTES));
+  }
+
   /**
    * Counts the next chunk. `more`: there is another one, or may be. `grown`: it was the last one, so far. `end`: there was
    * none. `truncated`: the counted bytes have changed.
    */
   async read(): Promise<'more' | 'grown' | 'end' | 'truncated'> {
     if (await this.#isShorterCopy()) return 'end';
-    const { offset, fingerprint, checkpoints, lines } = this.#progress;
-    // One read for both, so that the file cannot be truncated in between.
-    const seen = await readAt(this.#handle, offset - fingerprint.length, fingerprint.length + LINE_BYTES_MAX);
-    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'truncated';
-    const chunk = nextChunk(seen.subarray(fingerprint.length), checkpoints.insideLine, lines + 1);
+    const unread = await this.#unread();
+    if (unread === null) return 'truncated';
+    const { checkpoints, lines } = this.#progress;
+    const chunk = nextChunk(unread, checkpoints.insideLine, lines + 1);
     if (!(await this.#count(chunk, 'aged'))) return 'more';
     if (chunk.bytes.length === 0) return 'end';
     // Not another read to find out: a log that never rests would be read and counted all the time, line by line.
-    return seen.length === fingerprint.length + LINE_BYTES_MAX ? 'more' : 'grown';
+    return unread.length === LINE_BYTES_MAX ? 'more' : 'grown';
   }
 
-  /** Counts pending records and a last line without an end. False if another process counted them first. */
+  /**
+   * Counts pending records and a last line without an end. False if another process counted them first, or the file was
+   * truncated.
+   */
   async finish(): Promise<boolean> {
     if (await this.#isShorterCopy()) return true;
-    const { offset, checkpoints, lines, reader } = this.#progress;
-    const chunk = nextChunk(
-      await readAt(this.#handle, offset, LINE_BYTES_MAX),
-      checkpoints.insideLine,
-      lines + 1,
-      () => createReader(this.#options.ingest.reader, reader.state()),
-    );
+    const unread = await this.#unread();
+    if (unread === null) return false;
+    const { checkpoints, lines, reader } = this.#progress;
+    const trialReader = () => createReader(this.#options.ingest.reader, reader.state());
+    const isWholeLine = (text: string) => isWholeJson(text) || addsRecord(text, trialReader);
+    const chunk = nextChunk(unread, checkpoints.insideLine, lines + 1, isWholeLine);
     return this.#count(chunk, 'all');
   }
 
@@ -123,6 +132,16 @@ export class Tail {
 
   close(): Promise<void> {
     return this.#handle.close();
+  }
+
+  /** The next bytes; null if the file was truncated. */
+  async #unread(): Promise<Buffer | null> {
+    const { offset, fingerprint } = this.#progress;
+    const start = offset - fingerprint.length;
+    const seen = await readAt(this.#handle, start, fingerprint.length + LINE_BYTES_MAX);
+    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return null;
+    // The file may have been truncated and written again during the read.
+    return hasSample(this.#handle.fd, sampleOf(start, seen)) ? seen.subarray(fingerprint.length) : null;
   }
 
   async #isShorterCopy(): Promise<boolean> {
@@ -173,17 +192,6 @@ export function fileId({ dev, ino }: { dev: number; ino: number }): string {
   return `${dev}:${ino}`;
 }
 
-export async function readAt(handle: FileHandle, offset: number, bytes: number): Promise<Buffer> {
-  const buffer = Buffer.allocUnsafe(bytes);
-  let length = 0;
-  while (length < bytes) {
-    const { bytesRead } = await handle.read(buffer, length, bytes - length, offset + length);
-    if (bytesRead === 0) break;
-    length += bytesRead;
-  }
-  return buffer.subarray(0, length);
-}
-
 /** The first line after holes and headers, as far as it identifies the file. Empty if there is none. */
 export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
   let offset = 0;
@@ -198,7 +206,7 @@ export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
   }
 }
 
-function startOf({ store, ingest }: TailOptions): Progress {
+function initialProgress({ store, ingest }: TailOptions): Progress {
   return {
     offset: 0,
     fingerprint: Buffer.alloc(0),

@@ -1,7 +1,36 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { outcomes, readLines } from '../../../fixtures/read-fixture.ts';
+import { tryParse } from './json.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
+
+test('tryParse equals JSON.parse for any text', () => {
+  const parse = (text: string): unknown => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return undefined;
+    }
+  };
+  const space = fc.string({
+    unit: fc.constantFrom(' ', '\t', '\n', '\r', '\v', '\ufeff', '\u00a0'),
+    maxLength: 2,
+  });
+  const body = fc.oneof(
+    fc.json(),
+    fc.string(),
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom('', 'null', 'true', 'false', 'NaN', '-1', '-', '+1', '.5', '"', "'a'", '[', '{}'),
+  );
+  const text = fc.tuple(space, body, space).map((parts) => parts.join(''));
+  fc.assert(
+    fc.property(text, (any) => {
+      expect(tryParse(any)).toEqual(parse(any));
+    }),
+    { numRuns: 1_000 },
+  );
+});
 
 test('JSON printed over several lines is dropped as json_fragment', () => {
   const lines = ['{', '"timestamp": 1782901230456,', '"labels": [', '{', '},', ']', '}'];

@@ -22,6 +22,13 @@ export function parseJsonLine(line: string): JsonLine {
   return limited(values.flatMap(recordsOf), broken);
 }
 
+/** Whether a line is complete without its line end. Only JSON shows this: a text line that was cut may look like a whole one. */
+export function isWholeJson(line: string): boolean {
+  if (!line.startsWith('{') && !line.startsWith('[')) return false;
+  const { broken } = parseJsonLine(line);
+  return broken === null || broken === 'too_many_records';
+}
+
 /** The elements of an array, or of the only field of `{"records": [...]}`, Azure's envelope; otherwise the value itself. */
 function recordsOf(value: unknown): readonly unknown[] {
   const records = Array.isArray(value) ? value : asObject(value)?.records;
@@ -34,8 +41,12 @@ function limited(values: readonly unknown[], broken: DropReason | null): JsonLin
   return { values: values.slice(0, VALUES_MAX), broken: 'too_many_records' };
 }
 
-/** Undefined for text that is not JSON. */
+/** What JSON, with or without space before it, can begin with. */
+const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from(' \t\n\r{["-0123456789tfn'));
+
+/** Undefined for text that is not JSON. Most of it is recognized by its start: an exception takes 100 times as long. */
 export function tryParse(text: string): unknown {
+  if (!JSON_STARTS.has(text.charCodeAt(0))) return undefined;
   try {
     return JSON.parse(text);
   } catch {

@@ -84,6 +84,31 @@ describe('the rules of one request', () => {
     expect(outcomes(reader.flush(1_150))).toEqual(['xss']);
     expect(outcomes(reader.flush(1_201))).toEqual(['sqli']);
   });
+
+  test('are complete soon in a followed log, whenever the clock is set back or forward', () => {
+    const step = fc.oneof(fc.nat(300), fc.integer({ min: -4_000_000, max: 4_000_000 }));
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 60 }), (steps) => {
+        const reader = createReader({ format: 'auto' });
+        let now = 1e9;
+        let counted = 0;
+        const flush = () => {
+          const hasPending = reader.hasPending(now - 400, now);
+          const flushed = reader.flush(now - 400, { now }).length;
+          expect(hasPending).toBe(flushed > 0);
+          counted += flushed;
+        };
+        for (const [i, ms] of steps.entries()) {
+          now += ms;
+          counted += reader.read(match(`r${i}`, '942100'), now).length;
+          flush();
+        }
+        now += 401;
+        flush();
+        expect(counted).toBe(steps.length);
+      }),
+    );
+  });
 });
 
 describe('one request in two logs of the same stream', () => {

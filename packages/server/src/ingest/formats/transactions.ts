@@ -161,15 +161,22 @@ export class Transactions {
     return [...complete, ...this.#close(() => this.#open.size > OPEN_MAX)];
   }
 
-  /** Finishes the requests that got no line since `before`, by the local clock. */
-  flush(before: number): Parsed[] {
-    return this.#close(({ touched }) => touched < before);
+  /** Finishes the requests that got no line since `before`, by the local clock, whose time is `now` (see `isDue`). */
+  flush(before: number, now: number): Parsed[] {
+    const parsed: Parsed[] = [];
+    for (const [key, open] of this.#open) {
+      // Does not stop at the first that is not due: if the clock was set back, they are not in order.
+      if (!isDue(open.touched, before, now)) continue;
+      this.#open.delete(key);
+      parsed.push(this.#finishOpen(open));
+    }
+    return parsed;
   }
 
   /** Whether `flush` would return something. */
-  hasPending(before: number): boolean {
-    const [oldest] = this.#open.values();
-    return oldest !== undefined && oldest.touched < before;
+  hasPending(before: number, now: number): boolean {
+    for (const { touched } of this.#open.values()) if (isDue(touched, before, now)) return true;
+    return false;
   }
 
   get hasState(): boolean {
@@ -255,6 +262,14 @@ export class Transactions {
   #remember(id: string, time: number, formats: readonly LogFormat[] = []): void {
     if (id !== '') this.#counted.set(copyOf(id), { time, formats });
   }
+}
+
+/**
+ * Whether a request got its last line before a time. A line read in the future means that the clock was set back since;
+ * otherwise the request would be counted only when the clock has caught up.
+ */
+function isDue(touched: number, before: number, now: number): boolean {
+  return touched < before || touched > now;
 }
 
 /** The requests that were counted, by ID. */

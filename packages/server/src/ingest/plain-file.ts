@@ -1,0 +1,139 @@
+/** A log file that is not compressed. It may be truncated and written again while it is read. */
+import { readSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { isGzip, READ_BYTES } from './byte-stream.ts';
+import { refuseCompressed } from './compression.ts';
+import { endOfHole } from './lines.ts';
+
+/** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
+export class FileChanged extends Error {
+  constructor() {
+    super('the file was truncated or overwritten while it was read');
+  }
+}
+
+/** Bytes that a file had, usually its first ones. Other bytes in their place mean that it was truncated and written again. */
+export interface Sample {
+  offset: number;
+  bytes: Uint8Array;
+}
+
+/** More than the headers of a log and its first line usually take. */
+const SAMPLE_BYTES = 4_096;
+
+/**
+ * A sample of the bytes that a file has at the offset: the first ones after a hole, and the end of the hole. If the hole has
+ * become shorter during the read, the bytes after it are from the middle of the new content.
+ */
+export function sampleOf(offset: number, bytes: Buffer): Sample {
+  const hole = endOfHole(bytes, 0);
+  const start = Math.max(0, hole - (hole === bytes.length ? SAMPLE_BYTES : 1));
+  return { offset: offset + start, bytes: Uint8Array.from(bytes.subarray(start, start + SAMPLE_BYTES)) };
+}
+
+/**
+ * Whether a file still has these bytes. Called after each read of other bytes, not before it: the file can change during the
+ * read. Lines that are added change nothing.
+ */
+export function hasSample(fd: number, { offset, bytes }: Sample): boolean {
+  const now = Buffer.allocUnsafe(bytes.length);
+  return fillSync(fd, offset, now) && now.equals(bytes);
+}
+
+/** Returns false if the file ends before the buffer is full. */
+export function fillSync(fd: number, offset: number, buffer: Buffer): boolean {
+  for (let length = 0; length < buffer.length; ) {
+    const bytesRead = readSync(fd, buffer, length, buffer.length - length, offset + length);
+    if (bytesRead === 0) return false;
+    length += bytesRead;
+  }
+  return true;
+}
+
+/** Returns fewer bytes if the file ends before. */
+export async function readAt(handle: FileHandle, offset: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  let length = 0;
+  while (length < bytes) {
+    const { bytesRead } = await handle.read(buffer, length, bytes - length, offset + length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return buffer.subarray(0, length);
+}
+
+/** A regular file that is not compressed: it can be read at any offset, also by other threads. */
+export class PlainFile implements AsyncIterable<Uint8Array> {
+  readonly #handle: FileHandle;
+  readonly #onRead: (bytes: number) => void;
+  /** `onRead` has reported all bytes before this offset. */
+  #reported = 0;
+  #start: Sample = { offset: 0, bytes: new Uint8Array(0) };
+
+  constructor(handle: FileHandle, onRead: (bytes: number) => void = () => {}) {
+    this.#handle = handle;
+    this.#onRead = onRead;
+  }
+
+  /** Null if the file is gzip. Throws CompressedInput if it is compressed with anything else, or an archive. */
+  static async open(path: string, onRead?: (bytes: number) => void): Promise<PlainFile | null> {
+    const file = new PlainFile(await open(path, 'r'), onRead);
+    try {
+      const bytes = await file.read(0, SAMPLE_BYTES);
+      file.#start = sampleOf(0, bytes);
+      if (!isGzip(bytes)) {
+        refuseCompressed(bytes);
+        return file;
+      }
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    await file.close();
+    return null;
+  }
+
+  get fd(): number {
+    return this.#handle.fd;
+  }
+
+  /** Null while only NUL bytes were read: they do not identify a file. */
+  get start(): Sample | null {
+    return this.#start.bytes.some((byte) => byte !== 0) ? this.#start : null;
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    return this.from(0);
+  }
+
+  /** Each chunk is valid until the next one. Throws FileChanged if the file no longer has its start. */
+  async *from(offset: number): AsyncGenerator<Uint8Array> {
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    for (let position = offset; ; ) {
+      const { bytesRead } = await this.#handle.read(buffer, 0, READ_BYTES, position);
+      const bytes = buffer.subarray(0, bytesRead);
+      const known = this.#start;
+      if (position === 0 || this.start === null) this.#start = sampleOf(position, bytes);
+      if (!hasSample(this.fd, known) || !hasSample(this.fd, this.#start)) throw new FileChanged();
+      if (bytesRead === 0) return;
+      position += bytesRead;
+      this.report(position);
+      yield bytes;
+    }
+  }
+
+  /** Returns fewer bytes if the file ends before. */
+  read(position: number, length: number): Promise<Buffer> {
+    return readAt(this.#handle, position, length);
+  }
+
+  /** The file is read up to this offset. */
+  report(position: number): void {
+    if (position > this.#reported) this.#onRead(position - this.#reported);
+    this.#reported = Math.max(position, this.#reported);
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+}
