@@ -33,7 +33,11 @@ export interface IdentityUnderTest {
   destroy(): Promise<void>;
 }
 
+/** Open the stores with this limit. */
+export const REVOCATIONS_KEPT = 3;
+
 const NOW = Date.UTC(2026, 6, 1);
+const DAY_MS = 86_400_000;
 const ACTOR = { user: 'admin', via: 'command line' } as const;
 
 const domain = (id: string): Domain => ({ id: `d${id}`, name: `domain ${id}`, enabled: true });
@@ -267,7 +271,11 @@ export function identityConformance(
       for (const domainId of domains) {
         const found = byId(store.projectsIn(domainId));
         expect(found).toEqual(projects.filter(({ domain_id }) => domain_id === domainId));
+        expect(store.namesIn('project', domainId).toSorted()).toEqual(names.toSorted());
       }
+      expect(store.namesIn('domain', '').toSorted()).toEqual(['domain 1', 'domain 10', 'domain 2']);
+      for (const domainId of ['d', 'x'.repeat(10_000)])
+        expect(store.namesIn('project', domainId)).toEqual([]);
       expect([store.projectsIn('d'), store.projectsIn('x'.repeat(10_000))]).toEqual([[], []]);
       const administration = administrationOf(store, audit);
       const scope = fc.constantFrom(...domains, ...projects.map(({ id }) => id), 'deleted');
@@ -309,6 +317,20 @@ export function identityConformance(
         await expect(change()).rejects.toThrow(new RegExp(`^unknown (project or )?domain '${unknown}'$`));
       expect([...store.records()]).toEqual(before);
       await other.close();
+    });
+
+    test('a domain is deleted together with the roles in it, also those of users of other domains', async () => {
+      const { store, audit } = await start();
+      const theirs: User = { ...user('1'), roles: { d1: ['admin'], d2: ['admin'], p1: ['reader'] } };
+      await store.change((write) => {
+        for (const id of ['1', '2']) write.put('domain', domain(id));
+        write.put('project', project('1'));
+        write.put('user', theirs);
+        write.put('user', user('2'));
+      });
+      await administrationOf(store, audit).removeDomain('d2');
+      expect(store.user('u1')).toEqual({ ...theirs, roles: { d1: ['admin'], p1: ['reader'] } });
+      expect(store.user('u2')).toEqual(user('2'));
     });
 
     test('roles in a project that another process has deleted can be removed', async () => {
@@ -405,11 +427,30 @@ export function identityConformance(
       expect(known(['d', 'e'])).toEqual([undefined, undefined]);
     });
 
-    test('expired revocations are deleted', async () => {
+    test('expired revocations are deleted, but never the newest, whatever the clocks say', async () => {
       const { store } = await start();
-      await store.change((write) => write.revoke({ id: 'old', expires_at: NOW - 1 }, NOW - 2));
-      await store.change((write) => write.revoke({ id: 'new', expires_at: NOW + 1 }, NOW));
-      expect([...store.records()]).toEqual([{ kind: 'revoked', id: 'new', value: NOW + 1 }]);
+      const revoke = (number: number, now: number) =>
+        store.change((write) => write.revoke({ id: `t${number}`, expires_at: number }, now));
+      const revoked = () => [...store.records()].map(({ value }) => value);
+      for (const number of [1, 2, 3]) await revoke(number, NOW);
+      expect(revoked()).toEqual([1, 2, 3]);
+      for (const number of [4, 5]) await revoke(number, 2);
+      expect(revoked()).toEqual([2, 3, 4, 5]);
+      await revoke(6, NOW);
+      expect(revoked()).toEqual([4, 5, 6]);
+    });
+
+    test('a clock that is ahead for a while deletes no revocation of a valid token', async () => {
+      const { store, another } = await start();
+      // The clock of a database is right.
+      const time = Date.now();
+      const token = { id: 'revoked', expires_at: time + DAY_MS };
+      await store.change((write) => write.revoke(token, time));
+      for (const ahead of [time + 2 * DAY_MS, Date.UTC(2099, 0, 1)])
+        await store.change((write) => write.revoke({ id: `at ${ahead}`, expires_at: ahead + DAY_MS }, ahead));
+      const other = await another();
+      expect([store.isRevoked('revoked'), other.isRevoked('revoked')]).toEqual([true, true]);
+      await other.close();
     });
 
     test('any changes of two stores lead to the same records as in a plain map', async () => {
@@ -550,6 +591,10 @@ const step = fc.record({ by: fc.constantFrom(0, 1), act });
 function expectSame(store: IdentityStore, model: Model): void {
   const found = new Map([...store.records()].map((each) => [`${each.kind} ${each.id}`, each.value]));
   expect(Object.fromEntries([...found].sort())).toEqual(Object.fromEntries([...model].sort()));
+  const users = [...model].flatMap(([name, value]) =>
+    name.startsWith('user ') ? [(value as User).name] : [],
+  );
+  expect(store.namesIn('user', 'd1').toSorted()).toEqual(users.toSorted());
   for (const each of ['1', '2', '3']) {
     const inDomain = [...model.values()].filter((value) => isProjectOf(`d${each}`, value));
     expect(byId(store.projectsIn(`d${each}`))).toEqual(byId(inDomain as Project[]));

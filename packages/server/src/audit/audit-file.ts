@@ -5,7 +5,6 @@
 import {
   closeSync,
   constants,
-  createReadStream,
   existsSync,
   fchownSync,
   fdatasyncSync,
@@ -18,6 +17,7 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import {
@@ -31,7 +31,7 @@ import {
   randomId,
 } from './audit-trail.ts';
 
-const FILE = 'audit.log';
+export const AUDIT_FILE = 'audit.log';
 /** The current file and three older ones. */
 const FILES_MAX = 4;
 export const AUDIT_FILE_BYTES_MAX = AUDIT_BYTES_MAX / FILES_MAX;
@@ -74,20 +74,43 @@ export function openAuditFile(directory: string | null, now: () => number): Audi
 }
 
 export function hasAuditFile(directory: string): boolean {
-  return existsSync(join(directory, FILE));
+  return existsSync(join(directory, AUDIT_FILE));
 }
 
 async function* readLines(directory: string): AsyncGenerator<AuditRecord | 'damaged'> {
-  for (const name of [...archives(directory), FILE]) {
-    const input = createReadStream(join(directory, name), 'utf8');
-    try {
-      for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
-        if (line !== '') yield parseLine(line);
-    } catch (error) {
-      // Nothing recorded yet, or deleted by a rotation.
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  // Opened first: while the archives are read, it may become one of them.
+  const current = await openIfExists(join(directory, AUDIT_FILE));
+  try {
+    const own = await current?.stat();
+    for (const name of archives(directory)) {
+      const archive = await openIfExists(join(directory, name));
+      const isCurrent = archive !== null && (await archive.stat()).ino === own?.ino;
+      try {
+        if (archive !== null && !isCurrent) yield* linesOf(archive);
+      } finally {
+        await archive?.close();
+      }
     }
+    if (current !== null) yield* linesOf(current);
+  } finally {
+    await current?.close();
   }
+}
+
+/** Null if nothing is recorded yet, or if a rotation has deleted the file. */
+async function openIfExists(path: string): Promise<FileHandle | null> {
+  try {
+    return await open(path, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+async function* linesOf(file: FileHandle): AsyncGenerator<AuditRecord | 'damaged'> {
+  const input = file.createReadStream({ encoding: 'utf8', autoClose: false });
+  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
+    if (line !== '') yield parseLine(line);
 }
 
 function parseLine(line: string): AuditRecord | 'damaged' {
@@ -101,7 +124,7 @@ function parseLine(line: string): AuditRecord | 'damaged' {
 }
 
 function appendLine(directory: string, line: string, now: () => number): void {
-  const path = join(directory, FILE);
+  const path = join(directory, AUDIT_FILE);
   try {
     rotateIfFull(directory, path, Buffer.byteLength(line), now);
     const file = openTrail(path, directory);
@@ -153,15 +176,18 @@ function endsWithNewline(file: number, size: number): boolean {
   return last[0] === 0x0a;
 }
 
-/**
- * Archive names are unique, so two processes that rotate at once lose nothing: at worst the second archive is short. A
- * process that has the old file open appends its line to the archive.
- */
+/** Archive names are unique. A process that has the old file open appends its line to the archive. */
 function rotateIfFull(directory: string, path: string, lineBytes: number, now: () => number): void {
-  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-  if (size === 0 || size + lineBytes <= AUDIT_FILE_BYTES_MAX) return;
+  const full = statSync(path, { throwIfNoEntry: false });
+  if (!full || full.size === 0 || full.size + lineBytes <= AUDIT_FILE_BYTES_MAX) return;
   const stamp = new Date(now()).toISOString().replace(/[-:.]/g, '');
-  renameSync(path, `${path}.${stamp}.${randomId()}`);
+  // Another process may be faster. Its new file must not become a short archive, which would replace the oldest one.
+  if (statSync(path, { throwIfNoEntry: false })?.ino !== full.ino) return;
+  try {
+    renameSync(path, `${path}.${stamp}.${randomId()}`);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
   for (const name of archives(directory).slice(0, -(FILES_MAX - 1)))
     rmSync(join(directory, name), { force: true });
 }

@@ -5,6 +5,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -94,6 +95,40 @@ describe('the audit file', () => {
     expect(readdirSync(directory)).toHaveLength(4);
     const ids = (await records()).flatMap((record) => (record === 'damaged' ? [] : [record.id]));
     expect(ids).toEqual(['2', '1', '3', '1', '4', '1', '5', '1']);
+  });
+
+  test('accepts an entry while another process rotates it', async () => {
+    const path = join(directory, 'audit.log');
+    writeFileSync(path, ' '.repeat(AUDIT_FILE_BYTES_MAX));
+    let calls = 0;
+    const now = () => {
+      // The second call is for the name of the archive.
+      if (++calls === 2) renameSync(path, `${path}.20260630T000000000Z.0123456789abcdef`);
+      return clock.now;
+    };
+    openAuditFile(directory, now).appendSync(ENTRY);
+    expect(calls).toBe(2);
+    expect(readdirSync(directory)).toHaveLength(2);
+    expect((await records()).at(-1)).toMatchObject(ENTRY);
+  });
+
+  test('is read completely while another process rotates it', async () => {
+    const path = join(directory, 'audit.log');
+    const rotate = (hour: number) => renameSync(path, `${path}.20260701T0${hour}0000000Z.0123456789abcdef`);
+    for (const hour of [1, 2]) {
+      trail().appendSync({ ...ENTRY, id: String(hour) });
+      rotate(hour);
+    }
+    trail().appendSync({ ...ENTRY, id: '3' });
+    const read: unknown[] = [];
+    for await (const record of trail().records()) {
+      if (read.length === 0) {
+        rotate(3);
+        trail().appendSync({ ...ENTRY, id: '4' });
+      }
+      read.push(record === 'damaged' ? record : record.id);
+    }
+    expect(read).toEqual(['1', '2', '3']);
   });
 
   test('keeps the next line intact after one that was cut off', async () => {

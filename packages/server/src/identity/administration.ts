@@ -11,7 +11,7 @@ import {
 import { hasInvisible } from '../event.ts';
 import type { Store } from '../store/store.ts';
 import { IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
-import type { IdentityStore, IdentityWriter } from './identity-store.ts';
+import type { IdentityStore, IdentityWriter, NamedKind } from './identity-store.ts';
 import {
   type AccessKey,
   type AccessKeyInfo,
@@ -122,7 +122,7 @@ export class Administration {
         roles: { [domain.id]: ['admin'] },
       });
       return (write, entry) => {
-        checkIsNew('domain', domain.name, this.#store.domainByName(domain.name));
+        this.#checkIsNew('domain', '', domain.name);
         write.put('domain', domain);
         write.put('project', project);
         write.put('user', user);
@@ -135,7 +135,7 @@ export class Administration {
   async addDomain(name: string): Promise<Domain> {
     return this.#change('domain.add', { type: 'domain', name }, (write, entry) => {
       const domain = newDomain(name);
-      checkIsNew('domain', name, this.#store.domainByName(name));
+      this.#checkIsNew('domain', '', name);
       write.put('domain', domain);
       entry.object.id = domain.id;
       return domain;
@@ -146,7 +146,7 @@ export class Administration {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = { ...this.#newProject(domainId, name), enabled };
       this.#checkDomain(domainId);
-      checkIsNew('project', name, this.#store.projectByName(domainId, name));
+      this.#checkIsNew('project', domainId, name);
       write.put('project', project);
       entry.object.id = project.id;
       entry.after = { domain_id: domainId, ...(enabled ? {} : { enabled }) };
@@ -160,7 +160,7 @@ export class Administration {
       return (write, entry) => {
         this.#checkDomain(user.domain_id);
         this.#checkScopes(user.roles);
-        checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
+        this.#checkIsNew('user', user.domain_id, user.name);
         write.put('user', user);
         const { domain_id, access, roles, enabled } = user;
         entry.object.id = user.id;
@@ -170,9 +170,13 @@ export class Administration {
     });
   }
 
-  /** Revokes the user's tokens and sessions. */
-  async setPassword(id: string, password: string): Promise<void> {
-    await this.changeUser(id, { password });
+  /**
+   * Revokes the user's tokens and sessions. `checked`: the user who has confirmed the old password. The change is refused if
+   * that has been replaced since, or the user disabled.
+   */
+  async setPassword(id: string, password: string, checked?: User): Promise<User> {
+    const [user] = await this.#runSteps([this.#passwordStep(id, password, checked)]);
+    return user as User;
   }
 
   /** Makes all changes, or none. */
@@ -181,19 +185,25 @@ export class Administration {
     { password, roles, enabled }: UserChanges,
     confirmation: Confirmation = {},
   ): Promise<void> {
-    const steps: Step<void>[] = [];
+    const steps: Step<unknown>[] = [];
     if (password !== undefined) steps.push(this.#passwordStep(id, password));
     if (roles !== undefined) steps.push(this.#rolesStep(id, roles.scopes, roles.roles, confirmation));
     if (enabled !== undefined) steps.push(this.#enabledStep('user', id, enabled, confirmation));
     if (steps.length > 0) await this.#runSteps(steps);
   }
 
-  #passwordStep(id: string, password: string): Step<void> {
-    const prepare = async (): Promise<Change<void>> => {
+  #passwordStep(id: string, password: string, checked?: User): Step<User> {
+    const prepare = async (): Promise<Change<User>> => {
       const password_hash = await this.#hash(password);
       return (write, entry) => {
         const user = this.#changedUser(entry, id);
-        write.put('user', { ...user, password_hash, token_epoch: user.token_epoch + 1 });
+        if (checked && checked.token_epoch !== user.token_epoch)
+          throw new IdentityError(
+            'another password was set, or the user was disabled, meanwhile: sign in again',
+          );
+        const changed = { ...user, password_hash, token_epoch: user.token_epoch + 1 };
+        write.put('user', changed);
+        return changed;
       };
     };
     return { action: 'user.set_password', object: { type: 'user', id }, prepare };
@@ -294,11 +304,7 @@ export class Administration {
       const project = this.project(id);
       entry.object.name = project.name;
       this.#checkProjects(project, confirmation);
-      for (const user of this.#store.users()) {
-        if (user.roles[id] === undefined) continue;
-        const { [id]: _, ...roles } = user.roles;
-        write.put('user', { ...user, roles });
-      }
+      this.#removeRoles(write, id);
       write.remove('project', project);
       entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
@@ -313,9 +319,19 @@ export class Administration {
       if (members.some(({ domain_id }) => domain_id === id)) {
         throw new IdentityError(`domain '${domain.name}' still has projects or users: delete them first`);
       }
+      // Users of other domains can have roles in it.
+      this.#removeRoles(write, id);
       write.remove('domain', domain);
       entry.before = { enabled: domain.enabled };
     });
+  }
+
+  #removeRoles(write: IdentityWriter, scopeId: string): void {
+    for (const user of this.#store.users()) {
+      if (user.roles[scopeId] === undefined) continue;
+      const { [scopeId]: _, ...roles } = user.roles;
+      write.put('user', { ...user, roles });
+    }
   }
 
   /** Returns the secret. No other method does. */
@@ -549,10 +565,13 @@ export class Administration {
     }
     return this.#dependencies.passwords.hash(password);
   }
-}
 
-function checkIsNew(what: string, name: string, existing: object | undefined): void {
-  if (existing) throw new IdentityError(`${what} '${name}' already exists`);
+  /** Names are stored as given, in any Unicode form, but two forms of one name look the same. */
+  #checkIsNew(kind: NamedKind, domainId: string, name: string): void {
+    const normal = name.normalize();
+    const existing = this.#store.namesIn(kind, domainId).find((other) => other.normalize() === normal);
+    if (existing !== undefined) throw new IdentityError(`${kind} '${existing}' already exists`);
+  }
 }
 
 function newDomain(name: string): Domain {

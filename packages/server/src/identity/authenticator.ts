@@ -1,6 +1,6 @@
 /** The contract that the HTTP guard uses; implemented on the local store, and by lookups in a Keystone (remote/). */
 
-import { hash, timingSafeEqual } from 'node:crypto';
+import { hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import type { LoginSource } from '../audit/audit-trail.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { BodyHash, PendingSignature, SignatureProblem, SignedRequest } from './signature.ts';
@@ -20,6 +20,8 @@ export interface Authenticator {
   /** Checks the secret of a client that cannot sign requests and sends it as a password. The audit trail has refusals. */
   checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal>;
   rolesInProject(caller: Caller, projectId: string): Promise<readonly Role[]>;
+  /** The ID of the project with this name, if the credentials are for it. Undefined if that is not known. */
+  projectNamed(caller: Caller, name: string): string | undefined;
 }
 
 /** An authenticated, enabled user whose access type permits this kind of request. */
@@ -61,7 +63,7 @@ export type SignatureRefusal =
   | SignatureProblem;
 
 /** Compares in constant time. */
-export function sameSecret(given: string, secret: string): boolean {
-  const digest = (text: string) => Buffer.from(hash('sha256', text), 'hex');
-  return timingSafeEqual(digest(given), digest(secret));
+export function sameSecret(given: string, secret: KeyObject): boolean {
+  const digest = (text: string | Buffer) => Buffer.from(hash('sha256', text), 'hex');
+  return timingSafeEqual(digest(given), digest(secret.export()));
 }

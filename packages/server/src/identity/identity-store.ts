@@ -40,6 +40,8 @@ export interface IdentityStore {
   user(id: string): User | undefined;
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
+  /** The names of all records of a kind in a domain, without reading the records. The domain of a domain is `''`. */
+  namesIn(kind: NamedKind, domainId: string): string[];
   key(access: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   /** Whether the token is revoked. Unspecified for expired tokens, whose entries may be deleted. */
@@ -93,7 +95,10 @@ export interface IdentityWriter {
   remove<K extends NamedKind>(kind: K, record: NamedRecords[K]): void;
   putKey(key: AccessKey): void;
   removeKey(key: AccessKey): void;
-  /** Stores the token as revoked until it expires, and deletes expired entries. */
+  /**
+   * Stores the token as revoked, and deletes old entries of expired tokens. `now` alone does not prove that a token has
+   * expired: a clock that is ahead for a while must not make revoked tokens valid again.
+   */
   revoke(token: { id: string; expires_at: number }, now: number): void;
   /**
    * Writes to the audit trail, in the same transaction or before it: no change lacks its entry. Throws AuditUnavailable, or

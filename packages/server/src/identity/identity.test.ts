@@ -85,6 +85,35 @@ describe('a token', () => {
     expect(await authenticator.checkToken(second)).toMatchObject({ user: { name: 'alice' } });
   });
 
+  test('stays revoked while the clock is ahead for a while, and so does a session', async () => {
+    const { clock, authenticator, user, project, token } = await setUp();
+    const described = async (text: string) => {
+      const checked = await authenticator.checkToken(text);
+      if (typeof checked === 'string') throw new Error(checked);
+      return checked.token;
+    };
+    const [revoked, login] = [await token(), await token()];
+    const scope = { project: { id: project.id } };
+    const exchanged = await authenticator.exchange({ token: login, scope }, HERE);
+    const session = await authenticator.startSession(user);
+    if (typeof exchanged === 'string' || typeof session === 'string') throw new Error('refused');
+    await authenticator.revoke(await described(revoked));
+    await authenticator.revoke(await described(login));
+    await authenticator.revoke(session.session);
+    const start = clock.now;
+    for (const ahead of [Date.UTC(2099, 0, 1), Date.UTC(2100, 0, 1), start + 26 * 3_600_000]) {
+      clock.now = ahead;
+      await authenticator.revoke(await described(await token()));
+    }
+    clock.now = start + 3_600_000;
+    expect(await authenticator.checkToken(revoked)).toBe('revoked');
+    expect(await authenticator.checkToken(exchanged.text)).toBe('revoked');
+    expect(await authenticator.checkSession(session.text)).toBe('revoked');
+    // Nobody is locked out.
+    expect(await authenticator.checkToken(await token())).toMatchObject({ user: { name: 'alice' } });
+    expect(await authenticator.startSession(user)).toMatchObject({ user: { name: 'alice' } });
+  });
+
   test('is rejected as soon as its user, password, role, project or domain changes', async () => {
     const { authenticator, administration, user, project, domain, token } = await setUp();
     let text = await token();
@@ -525,6 +554,34 @@ describe('administration', () => {
     }
     for (const name of ['the shop', 'Äpfel 苹果 😀'])
       expect((await administration.addProject(domain.id, name)).name).toBe(name);
+  });
+
+  test('refuses a name that another record already has in a different Unicode form', async () => {
+    const { administration, domain } = await setUp();
+    const elsewhere = await administration.addDomain('elsewhere');
+    const given = { access: 'both', password: 'password', roles: {} } as const;
+    const add = {
+      user: (domain_id: string, name: string) => administration.addUser({ ...given, domain_id, name }),
+      project: (domainId: string, name: string) => administration.addProject(domainId, name),
+      domain: (_: string, name: string) => administration.addDomain(name),
+    };
+    const pairs = [
+      ['Jos\u00e9', 'Jose\u0301'],
+      ['\u212a', 'K'],
+    ] as const;
+    for (const [what, addNamed] of Object.entries(add)) {
+      for (const [one, other] of pairs) {
+        for (const [first, second] of [
+          [`1 ${one}`, `1 ${other}`],
+          [`2 ${other}`, `2 ${one}`],
+        ] as const) {
+          expect((await addNamed(domain.id, first)).name).toBe(first);
+          const refused = addNamed(domain.id, second);
+          await expect(refused).rejects.toThrow(`${what} '${first}' already exists`);
+          if (what !== 'domain') expect((await addNamed(elsewhere.id, second)).name).toBe(second);
+        }
+      }
+    }
   });
 
   test('deletes the keys of a user and the roles in a project with them; a domain must be empty', async () => {

@@ -2,14 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { identityConformance } from '../../../../test/identity-conformance.ts';
+import { identityConformance, REVOCATIONS_KEPT } from '../../../../test/identity-conformance.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 
 async function create(now: () => number) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-identity-'));
   const audit = openAuditFile(directory, now);
-  const another = async () => openLmdbIdentity(join(directory, 'identity.mdb'), audit);
+  const another = async () => openLmdbIdentity(join(directory, 'identity.mdb'), audit, REVOCATIONS_KEPT);
   const store = await another();
   return {
     store,

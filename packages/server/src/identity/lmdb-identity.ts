@@ -19,6 +19,10 @@ import type { AccessKey, Domain, Project, User } from './records.ts';
 const KEY_LENGTH_MAX = 256;
 /** Increase when old files can no longer be read as they are. */
 const IDENTITY_VERSION = 1;
+/** Kept even if their tokens have expired: only the clock says so, which may be wrong. They take 25 MB. */
+const REVOCATIONS_KEPT = 100_000;
+/** Bounds the time of a revocation. */
+const REVOCATIONS_DELETED_MAX = 1_000;
 /** Reserved beyond the last page in use: room for about 5,000 more revocations on a full disk. */
 const RESERVED_BYTES = 1_048_576;
 
@@ -51,7 +55,11 @@ function versionProblem(meta: Database<number | string, MetaKey>, path: string):
   return `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`;
 }
 
-export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
+export function openLmdbIdentity(
+  path: string,
+  audit: AuditFile,
+  revocationsKept = REVOCATIONS_KEPT,
+): LmdbIdentity {
   const db = openTables(path);
   const problem = versionProblem(db.meta, path);
   if (problem !== null) throw new Error(problem);
@@ -70,7 +78,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
   const changes = new ChangeCounter(countChanges, () => db.root.resetReadTxn());
   let seenChanges = 0;
-  const writer = createWriter(db, audit);
+  const writer = createWriter(db, audit, revocationsKept);
   const committer = new Committer({
     path,
     root: () => db.root,
@@ -91,13 +99,16 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
     projects: () => list(db.projects),
     projectsIn(domainId: string) {
       if (domainId.length > KEY_LENGTH_MAX) return [];
-      // No ID has a `!`, and all their characters are above it.
-      const range = { start: ['project', domainId, ''], end: ['project', `${domainId}!`, ''] };
+      const range = namesRange('project', domainId);
       return [...db.names.getRange(range)].flatMap(({ value }) => db.projects.get(value) ?? []);
     },
     user: (id: string) => lookUp(db.users, id),
     userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
     users: () => list(db.users),
+    namesIn: (kind: NamedKind, domainId: string) =>
+      domainId.length > KEY_LENGTH_MAX
+        ? []
+        : [...db.names.getKeys(namesRange(kind, domainId))].map(([, , name]) => name),
     key: (access: string) => lookUp(db.keys, access),
     keysOf: (userId: string) =>
       [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
@@ -163,8 +174,13 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   };
 }
 
+/** The keys of all names of a kind in a domain. No ID has a `!`, and all their characters are above it. */
+function namesRange(kind: NamedKind, domainId: string) {
+  return { start: [kind, domainId, ''], end: [kind, `${domainId}!`, ''] };
+}
+
 /** Writes in a transaction. */
-function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
+function createWriter(db: Tables, audit: AuditFile, revocationsKept: number): IdentityWriter {
   // TypeScript cannot tell which table belongs to K.
   const tableOf = <K extends NamedKind>(kind: K) => db[`${kind}s`] as Database<NamedRecords[K], string>;
   const nameOf = (kind: NamedKind, record: { name: string; domain_id?: string }) =>
@@ -191,7 +207,11 @@ function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
     revoke(token, now) {
       db.revoked.putSync(token.id, token.expires_at);
       db.revokedUntil.putSync([token.expires_at, token.id], true);
-      for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
+      // lmdb-js returns it, but does not declare it.
+      const { entryCount } = db.revokedUntil.getStats() as { entryCount: number };
+      const limit = Math.min(entryCount - revocationsKept, REVOCATIONS_DELETED_MAX);
+      if (limit <= 0) return;
+      for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit })]) {
         db.revoked.removeSync(id);
         db.revokedUntil.removeSync([expires, id]);
       }

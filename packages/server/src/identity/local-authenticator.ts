@@ -1,4 +1,5 @@
 /** Authenticates against the local identity store: passwords, tokens, sessions and signatures. */
+import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { LoginSource, RefusedLogin } from '../audit/audit-trail.ts';
 import { VersionedCache } from '../cache.ts';
 import { RateLimit } from '../rate-limit.ts';
@@ -62,7 +63,7 @@ export interface NewSession extends SignedIn {
 /** A usable key. It is cached with the decrypted secret, which each check has in memory anyway. */
 interface UsableKey {
   caller: Caller;
-  secret: string;
+  secret: KeyObject;
 }
 
 /** Unknown users and wrong passwords look the same. */
@@ -204,15 +205,12 @@ export class LocalAuthenticator implements Authenticator {
     return this.#store.change((write) => write.revoke(given, this.#now()));
   }
 
-  /** Checks the password of a signed-in user before an important change. Throttled like a login. */
-  async confirmPassword(
-    { id }: User,
-    password: string,
-    from: LoginSource,
-  ): Promise<'correct' | PasswordRefusal> {
-    const check = () => this.#checkPassword({ id }, password, from);
-    const checked = await this.#recordRefusals({ id }, from, check);
-    return typeof checked === 'string' ? checked : 'correct';
+  /**
+   * Checks the password of a signed-in user before an important change. Throttled like a login. Resolves to the user that had
+   * the password, who may have another one by now.
+   */
+  confirmPassword({ id }: User, password: string, from: LoginSource): Promise<User | PasswordRefusal> {
+    return this.#recordRefusals({ id }, from, () => this.#checkPassword({ id }, password, from));
   }
 
   async #checkPassword(
@@ -306,7 +304,7 @@ export class LocalAuthenticator implements Authenticator {
     return 'caller' in key ? key.caller : key;
   }
 
-  async #key(access: string): Promise<UsableKey | SignatureRefusal> {
+  #key(access: string): Promise<UsableKey | SignatureRefusal> {
     return this.#current(
       () => this.#findKey(access),
       (result) => 'reason' in result,
@@ -322,7 +320,7 @@ export class LocalAuthenticator implements Authenticator {
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
-    const secret = this.#dependencies.cipher.decrypt(access, key.sealed_secret);
+    const secret = createSecretKey(this.#dependencies.cipher.decrypt(access, key.sealed_secret), 'utf8');
     const usable: UsableKey = { caller: { user, scope: 'unscoped' }, secret };
     this.#usableKeys.set(access, usable);
     return usable;
@@ -358,6 +356,13 @@ export class LocalAuthenticator implements Authenticator {
       () => this.#rolesOf(user.id, projectId),
       (roles) => roles.length === 0,
     );
+  }
+
+  projectNamed({ user, scope }: Caller, name: string): string | undefined {
+    const found = this.#findScope({ project: { name, domain: null } }, user.domain_id);
+    if (found === undefined || !('project' in found) || rolesIn(user, found).length === 0) return undefined;
+    const { id } = found.project;
+    return scope === 'unscoped' || ('project' in scope && scope.project.id === id) ? id : undefined;
   }
 
   #rolesOf(userId: string, projectId: string): readonly Role[] {

@@ -7,6 +7,7 @@ import { randomInt } from 'node:crypto';
 import { type AuditTable, openAuditTable } from '../audit/audit-table.ts';
 import type { AuditEntry } from '../audit/audit-trail.ts';
 import { Database, type DatabaseOptions, type Row, type Run } from '../postgres/database.ts';
+import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { AlreadyInitialised, IdentityNotWritable, IdentityUnavailable } from './errors.ts';
 import {
@@ -28,6 +29,8 @@ const RETRY_MS = 100;
 /** How long a change waits for earlier ones. */
 const QUEUE_MS_MAX = 5_000;
 const TIMEOUT_MS_MAX = 5_000;
+/** Any number of records can be copied, because each statement stays within its timeout. */
+const RECORDS_PER_STATEMENT = 2_000;
 /** One for polls, one for changes. Separate from those of the store, so that queries cannot delay polls. */
 const CONNECTIONS = 2;
 /**
@@ -37,6 +40,8 @@ const CONNECTIONS = 2;
 const STEP_MAX = 16_777_216;
 /** How long changes are kept. Copies that are older are loaded again as a whole. */
 const HISTORY_MS = 86_400_000;
+/** Kept even if they have expired: the database may have the same wrong clock. They take 2 MB of memory. */
+const REVOCATIONS_KEPT = 10_000;
 /** A revocation deletes expired ones among this many of the oldest. */
 const EXPIRY_CHECKS_MAX = 2_000;
 
@@ -59,15 +64,26 @@ export interface StoredMasterKey {
   key: string | null;
 }
 
+/** The changes between two numbers; `isWhole`: all records. */
+interface Update {
+  from: number;
+  to: number;
+  changes: readonly RecordChange[];
+  isWhole: boolean;
+}
+
 export interface PostgresIdentityOptions extends DatabaseOptions {
   /** Rejects if the tables are missing; may create them. */
   checkTables(database: Database): Promise<void>;
+  /** For tests. */
+  revocationsKept?: number;
 }
 
 export async function openPostgresIdentity(
   options: PostgresIdentityOptions,
   now: () => number,
 ): Promise<PostgresIdentity> {
+  const { revocationsKept = REVOCATIONS_KEPT } = options;
   const database = new Database({
     ...options,
     // A standby may lag behind.
@@ -87,7 +103,7 @@ export async function openPostgresIdentity(
   let closed = false;
 
   /** Does nothing if the copy has changed since `from`. */
-  function apply(from: number, to: number, changes: readonly RecordChange[], isWhole = false): void {
+  function apply({ from, to, changes, isWhole }: Update): void {
     if (number !== from) return;
     if (isWhole) copy.clear();
     for (const change of changes) copy.set(change);
@@ -101,25 +117,23 @@ export async function openPostgresIdentity(
     throw new StoreUnavailable('the database now contains a different installation: restart this process');
   }
 
-  /** Brings the copy up to date, in a transaction that sees one state of the database. */
-  async function load(run: Run): Promise<void> {
+  /** What is missing in the copy. Needs a transaction that sees one state of the database. */
+  async function load(run: Run): Promise<Update> {
     const from = number;
     const [state] = await run<{ changes: number; known: boolean }>(
       `SELECT changes, EXISTS (SELECT FROM identity_changes WHERE change = $1) AS known FROM identity_state`,
       [from],
     );
     if (state === undefined) throw new StoreMisconfigured('the table identity_state is empty');
-    if (state.changes === from) return;
+    if (state.changes === from) return { from, to: from, changes: [], isWhole: false };
     const isWhole = !state.known;
-    const rows = await (isWhole
-      ? run<RecordChange & Row>(
-          'SELECT kind, id, value FROM identity_records WHERE value IS NOT NULL ORDER BY change',
-        )
+    const changes = await (isWhole
+      ? readAll(run)
       : run<RecordChange & Row>(
           'SELECT kind, id, value FROM identity_records WHERE change > $1 ORDER BY change',
           [from],
         ));
-    apply(from, state.changes, rows, isWhole);
+    return { from, to: state.changes, changes, isWhole };
   }
 
   async function poll(): Promise<void> {
@@ -135,7 +149,8 @@ export async function openPostgresIdentity(
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
       }
-      await database.transaction(load, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+      // Applied after the transaction: a hundred thousand records take half a second.
+      apply(await database.transaction(load, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'));
     }
   }
 
@@ -199,7 +214,15 @@ export async function openPostgresIdentity(
 
   const audit = openAuditTable(database, enqueue, now);
 
-  async function change<T>(action: (write: IdentityWriter) => T, created?: StoredMasterKey): Promise<T> {
+  function change<T>(action: (write: IdentityWriter) => T, created?: StoredMasterKey): Promise<T> {
+    return commit((time) => runAndUndo(copy, action, time, revocationsKept), created);
+  }
+
+  /** `prepare` is called with the lock, on a copy that is complete, and with the time of the database. */
+  async function commit<T>(
+    prepare: (databaseTime: number) => PreparedChange<T>,
+    created?: StoredMasterKey,
+  ): Promise<T> {
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
@@ -211,9 +234,9 @@ export async function openPostgresIdentity(
             throw new AlreadyInitialised('the database already has a wafstat installation');
           checkFingerprint(state?.fingerprint);
           // Repeats if a poll meanwhile updates the copy to a state from before the lock.
-          while (number !== state?.changes) await load(run);
+          while (number !== state?.changes) apply(await load(run));
           const base = number;
-          const { result, changes, entries } = runAndUndo(copy, action, state.time);
+          const { result, changes, entries } = prepare(state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
@@ -221,7 +244,7 @@ export async function openPostgresIdentity(
           await run('COMMIT');
           return { result, base, to, changes, records };
         });
-        apply(next.base, next.to, next.changes);
+        apply({ from: next.base, to: next.to, changes: next.changes, isWhole: false });
         audit.committed(next.records);
         return next.result;
       });
@@ -242,6 +265,7 @@ export async function openPostgresIdentity(
     user: (id) => copy.get('user', id),
     userByName: (domainId, name) => copy.byName('user', domainId, name),
     users: () => copy.list('user'),
+    namesIn: (kind, domainId) => copy.namesIn(kind, domainId),
     key: (access) => copy.get('key', access),
     keysOf: (userId) => copy.keysOf(userId),
     isRevoked: (tokenId) => copy.get('revoked', tokenId) !== undefined,
@@ -268,11 +292,11 @@ export async function openPostgresIdentity(
       matchesMasterKey: async () => true,
     }),
 
-    copyFrom: (records, key, entry) =>
-      change((write) => {
-        for (const record of records) (write as InternalWriter).set(record);
-        write.audit(entry);
-      }, key),
+    copyFrom(records, key, entry) {
+      // Before the transaction, which must not be idle for long: a hundred thousand users take seconds.
+      const changes = Array.from(records, storedForm);
+      return commit(() => ({ result: undefined, changes, entries: [entry] }), key);
+    },
 
     async putKnownLogin(userId, hash, time, { max, before }) {
       await change((write) => {
@@ -325,6 +349,20 @@ export async function openPostgresIdentity(
   return store;
 }
 
+/** All records, in the order of their changes. */
+async function readAll(run: Run): Promise<RecordChange[]> {
+  await run(`DECLARE all_records NO SCROLL CURSOR FOR
+    SELECT kind, id, value FROM identity_records WHERE value IS NOT NULL ORDER BY change`);
+  const records: RecordChange[] = [];
+  for (;;) {
+    const rows = await run<RecordChange & Row>(`FETCH ${RECORDS_PER_STATEMENT} FROM all_records`);
+    records.push(...rows);
+    if (rows.length < RECORDS_PER_STATEMENT) break;
+  }
+  await run('CLOSE all_records');
+  return records;
+}
+
 /** Null if there is no installation yet. */
 export async function storedMasterKey(database: Database): Promise<StoredMasterKey | null> {
   const [state] = await database.run<{ fingerprint: string | null; key: string | null }>(
@@ -337,18 +375,34 @@ interface InternalWriter extends IdentityWriter {
   set(change: RecordChange): void;
 }
 
+interface PreparedChange<T> {
+  result: T;
+  changes: RecordChange[];
+  entries: AuditEntry[];
+}
+
+/** The form in which all other processes will read it. */
+function storedForm({ kind, id, value }: RecordChange): RecordChange {
+  return { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
+}
+
 /**
  * Runs the action on the copy, then undoes it: others must not see uncommitted changes. A revocation has expired only if
  * `databaseTime` and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
  */
-function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
+function runAndUndo<T>(
+  copy: RecordsCopy,
+  action: (write: IdentityWriter) => T,
+  databaseTime: number,
+  revocationsKept: number,
+): PreparedChange<T> {
   const changes = new Map<string, RecordChange>();
   const undo: RecordChange[] = [];
   const entries: AuditEntry[] = [];
-  const set = ({ kind, id, value }: RecordChange) => {
+  const set = (change: RecordChange) => {
+    const { kind, id } = change;
     undo.push({ kind, id, value: copy.get(kind, id) ?? null });
-    // The form in which all other processes will read it.
-    const stored = { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
+    const stored = storedForm(change);
     copy.set(stored);
     changes.set(`${kind} ${id}`, stored);
   };
@@ -362,9 +416,9 @@ function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, 
     putKey: (key) => set({ kind: 'key', id: key.access, value: key }),
     removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
     revoke(token, now) {
-      for (const [id, expires] of copy.oldestRevoked(EXPIRY_CHECKS_MAX))
-        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
+      for (const [id, expires] of copy.oldestRevoked(revocationsKept, EXPIRY_CHECKS_MAX))
+        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
     },
     audit: (entry) => entries.push(entry),
   };
@@ -382,20 +436,23 @@ async function writeChanges(
   changes: readonly RecordChange[],
   now: number,
 ): Promise<void> {
-  await Promise.all([
-    run('UPDATE identity_state SET changes = $1', [number]),
-    run('INSERT INTO identity_changes (change, time) VALUES ($1, $2)', [number, now]),
-    run(
+  // One after the other: the time of a statement begins when it is queued.
+  for (const part of parts(changes, RECORDS_PER_STATEMENT)) {
+    await run(
       `INSERT INTO identity_records (kind, id, change, value)
        SELECT kind, id, $1, value::json FROM unnest($2::text[], $3::text[], $4::text[]) AS changed(kind, id, value)
        ON CONFLICT (kind, id) DO UPDATE SET change = excluded.change, value = excluded.value`,
       [
         number,
-        changes.map(({ kind }) => kind),
-        changes.map(({ id }) => id),
-        changes.map(({ value }) => (value === null ? null : JSON.stringify(value))),
+        part.map(({ kind }) => kind),
+        part.map(({ id }) => id),
+        part.map(({ value }) => (value === null ? null : JSON.stringify(value))),
       ],
-    ),
+    );
+  }
+  await Promise.all([
+    run('UPDATE identity_state SET changes = $1', [number]),
+    run('INSERT INTO identity_changes (change, time) VALUES ($1, $2)', [number, now]),
     run(
       // Deletes by number, so that even after a wrong clock no change is kept that is older than a deleted one. `+ 0`
       // keeps PostgreSQL from searching the highest number first, among all changes of the day.
@@ -409,17 +466,22 @@ async function writeChanges(
   ]);
 }
 
+function parts<T>(items: readonly T[], size: number): T[][] {
+  const count = Math.ceil(items.length / size);
+  return Array.from({ length: count }, (_, i) => items.slice(i * size, (i + 1) * size));
+}
+
 async function writeMasterKey(run: Run, { fingerprint, key }: StoredMasterKey): Promise<void> {
   await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [fingerprint, key]);
 }
 
 /** Rejects with IdentityUnavailable if the database takes too long. The work continues. */
 async function withinTime(work: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
+  let timer: { stop(): void } | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => {
+    timer = afterRunning(WAIT_MS_MAX, () => {
       reject(new IdentityUnavailable('PostgreSQL does not respond in time, so rights may have changed'));
-    }, WAIT_MS_MAX);
+    });
   });
   const done = work();
   // If it fails later, nobody waits for it.
@@ -427,7 +489,7 @@ async function withinTime(work: () => Promise<void>): Promise<void> {
   try {
     await Promise.race([done, late]);
   } finally {
-    clearTimeout(timer);
+    timer?.stop();
   }
 }
 

@@ -38,6 +38,13 @@ export class RecordsCopy {
     return [...this.#tables[kind].values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   }
 
+  namesIn(kind: NamedKind, domainId: string): string[] {
+    const names: string[] = [];
+    for (const record of this.#tables[kind].values())
+      if (domainOf(record) === domainId) names.push(record.name);
+    return names;
+  }
+
   projectsIn(domainId: string): Project[] {
     return [...(this.#projectsByDomain.get(domainId) ?? [])].flatMap((id) => this.get('project', id) ?? []);
   }
@@ -53,9 +60,14 @@ export class RecordsCopy {
     return [...(this.#loginsByUser.get(userId) ?? [])];
   }
 
-  oldestRevoked(max: number): [id: string, expires: number][] {
+  /** All but the newest `kept` ones, up to `max`. */
+  oldestRevoked(kept: number, max: number): [id: string, expires: number][] {
+    const count = Math.min(this.#tables.revoked.size - kept, max);
     const oldest: [string, number][] = [];
-    for (const entry of this.#tables.revoked) if (oldest.push(entry) >= max) break;
+    for (const entry of this.#tables.revoked) {
+      if (oldest.length >= count) break;
+      oldest.push(entry);
+    }
     return oldest;
   }
 
@@ -91,13 +103,17 @@ export class RecordsCopy {
     } else if (kind === 'login') {
       updateSet(this.#loginsByUser, id.slice(0, id.indexOf(' ')), id, add);
     } else if (kind !== 'revoked') {
-      const domain = 'domain_id' in record.value ? record.value.domain_id : '';
+      const domain = domainOf(record.value);
       const name = nameKey(kind, domain, record.value.name);
       if (kind === 'project') updateSet(this.#projectsByDomain, domain, id, add);
       if (add) this.#names.set(name, id);
       else this.#names.delete(name);
     }
   }
+}
+
+function domainOf(record: NamedRecords[NamedKind]): string {
+  return 'domain_id' in record ? record.domain_id : '';
 }
 
 function nameKey(kind: NamedKind, domain: string, name: string): string {

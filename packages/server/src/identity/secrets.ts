@@ -1,6 +1,6 @@
 /** The master key, the keys derived from it, access key pairs and their encryption, and password hashes. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, linkSync, openSync, rmSync, writeSync } from 'node:fs';
 
 const KEY_BYTES = 32;
 
@@ -20,14 +20,19 @@ export function generateMasterKey(): Buffer {
   return randomBytes(KEY_BYTES);
 }
 
-/** Fails if the file exists: a new key would make everything encrypted with the old one unreadable. */
+/** Keeps a file that exists: a new key would make everything encrypted with the old one unreadable. */
 export function createMasterKey(path: string): void {
-  const file = openSync(path, 'wx', 0o600);
+  const unfinished = `${path}.${randomBytes(4).toString('hex')}`;
+  const file = openSync(unfinished, 'wx', 0o600);
   try {
     writeSync(file, `${generateMasterKey().toString('base64')}\n`);
     fsyncSync(file);
+    linkSync(unfinished, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
     closeSync(file);
+    rmSync(unfinished);
   }
 }
 

@@ -1,4 +1,4 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHash, createHmac, createSecretKey } from 'node:crypto';
 import { canonicalRequest, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
 import fc from 'fast-check';
@@ -21,7 +21,7 @@ function check(request: SignedRequest, secret: string, body: Uint8Array = NO_BOD
   const parsed = parseSignature(request, now);
   return parsed.kind === 'malformed'
     ? parsed.problem
-    : (checkSignature(request, parsed.pending, secret, body)?.reason ?? 'valid');
+    : (checkSignature(request, parsed.pending, createSecretKey(secret, 'utf8'), body)?.reason ?? 'valid');
 }
 
 describe('test vectors', () => {
@@ -257,6 +257,19 @@ describe('any request', () => {
           'wrong_signature',
         );
       }),
+    );
+  });
+
+  test('is valid with its secret alone, whatever characters that has', async () => {
+    const text = fc.string({ unit: 'binary', minLength: 1 });
+    await fc.assert(
+      fc.asyncProperty(anyRequest, text, text, async ({ method, url, body }, secret, other) => {
+        const added = await sign({ method, url, body }, { ...KEY, secret }, { now: () => NOW });
+        const request = received(method, url, added);
+        expect(check(request, secret, body)).toBe('valid');
+        expect(check(request, `${secret}${other}x`, body)).toBe('wrong_signature');
+      }),
+      { numRuns: scaled(30) },
     );
   });
 

@@ -1,5 +1,5 @@
 /** Parses and checks AK/SK signatures: SDK-HMAC-SHA256, plain and scoped. The signer package builds the canonical request. */
-import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { createHmac, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { ALGORITHM, canonicalRequest, type HeaderLine, stringToSign } from '@wafstat/signer';
 import { type Scope as CredentialScope, scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
 
@@ -75,14 +75,14 @@ export interface BodyHash {
   sha256: string;
 }
 
-/** Returns null if the signature is valid. */
+/** Returns null if the signature is valid. The secret is a key object, which Node.js need not convert for each HMAC. */
 export function checkSignature(
   request: SignedRequest,
   pending: PendingSignature,
-  secret: string,
+  secret: KeyObject,
   body: Uint8Array | BodyHash,
 ): SignatureProblem | null {
-  const bodyHash = 'sha256' in body ? body.sha256 : hash('sha256', body);
+  const bodyHash = 'sha256' in body ? body.sha256 : bodySha256(body);
   const announced = request.headers['x-sdk-content-sha256'];
   if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
     return { reason: 'body_differs' };
@@ -107,10 +107,21 @@ export function checkSignature(
   return { reason: 'wrong_signature', canonicalRequest: canonical };
 }
 
-function matches(canonical: string, { scope, date, signature }: PendingSignature, secret: string): boolean {
+const EMPTY_SHA256 = hash('sha256', '');
+
+/** Most signed requests have no body. */
+function bodySha256(body: Uint8Array): string {
+  return body.length === 0 ? EMPTY_SHA256 : hash('sha256', body);
+}
+
+function matches(
+  canonical: string,
+  { scope, date, signature }: PendingSignature,
+  secret: KeyObject,
+): boolean {
   const canonicalHash = hash('sha256', canonical);
   const [key, text] = scope
-    ? [scopedKey(secret, scope, hmac), scopedStringToSign(date, scope, canonicalHash)]
+    ? [scopedKey(secret.export().toString(), scope, hmac), scopedStringToSign(date, scope, canonicalHash)]
     : [secret, stringToSign(date, canonicalHash)];
   // A string, not a Buffer: the garbage collector frees the memory of each Buffer separately, which costs 5 us.
   const expected = createHmac('sha256', key).update(text).digest('hex');

@@ -1,6 +1,7 @@
 /** A client for single records of Keystone v3, authenticated as a service user. */
 import http from 'node:http';
 import https from 'node:https';
+import { afterRunning } from '../../running-time.ts';
 import {
   IdentityUnavailable,
   ServiceUserRejected,
@@ -211,14 +212,18 @@ export function createTransport(baseUrl: string, { timeoutMs, callsMax }: Transp
       if (calls >= callsMax)
         throw new TooManyIdentityCalls(`${callsMax} calls to ${baseUrl} are in progress`);
       calls++;
+      const limit = new AbortController();
+      const timer = afterRunning(timeoutMs, () => limit.abort());
+      const end = () => {
+        timer.stop();
+        calls--;
+      };
       try {
-        const response = await sendOnce(call, AbortSignal.timeout(timeoutMs));
-        response.once('close', () => {
-          calls--;
-        });
+        const response = await sendOnce(call, limit.signal);
+        response.once('close', end);
         return response;
       } catch (error) {
-        calls--;
+        end();
         throw error;
       }
     },

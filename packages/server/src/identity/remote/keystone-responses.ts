@@ -1,4 +1,5 @@
 /** Reads the responses of Keystone v3. Throws IdentityUnavailable if a required field is missing. */
+import { createSecretKey, type KeyObject } from 'node:crypto';
 import { valueAt } from '../../json-path.ts';
 import type { Caller } from '../authenticator.ts';
 import { IdentityUnavailable } from '../errors.ts';
@@ -13,7 +14,7 @@ export interface KeystoneKey {
   user_id: string;
   /** The only project in which the key is valid. */
   project_id: string;
-  secret: string;
+  secret: KeyObject;
 }
 
 export function readTokenLifetimeMs(body: unknown): number {
@@ -56,7 +57,7 @@ export function readKey(body: unknown, access: string): KeystoneKey | null {
   return {
     user_id: textAt(body, 'credential.user_id'),
     project_id: textAt(body, 'credential.project_id'),
-    secret: textAt(blob, 'secret'),
+    secret: createSecretKey(textAt(blob, 'secret'), 'utf8'),
   };
 }
 

@@ -131,5 +131,6 @@ function createRemoteAuthenticator(
       const isInScope = scope !== 'unscoped' && 'project' in scope && scope.project.id === projectId;
       return isInScope ? (user.roles[projectId] ?? []) : [];
     },
+    projectNamed: () => undefined,
   };
 }
