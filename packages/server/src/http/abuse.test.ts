@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../test/admission.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
 import { createApp } from './app.ts';
@@ -65,6 +66,7 @@ function appWith(trustProxy?: string): Promise<FastifyInstance> {
     rateLimit: 0,
     limits: { retentionMs: 180 * DAY_MS, hostsMax: 1_000 },
     trustProxy,
+    admission: patientAdmission(),
     logger: { level: 'info', stream },
   });
 }
@@ -313,6 +315,12 @@ describe('headers', () => {
     const response = await raw(`POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`);
     expect(response).toMatch(/^HTTP\/1.1 404 /);
     expect(response.length).toBeLessThan(1_000);
+  });
+
+  test('credentials in a URL are not logged', async () => {
+    await raw('GET http://key:secret@a/v1/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    expect(logged).toContain('"path":"http://a/v1/x"');
+    expect(logged).not.toContain('secret');
   });
 
   test('the response to bytes that are not HTTP has nosniff', async () => {

@@ -5,6 +5,7 @@ import { Writable } from 'node:stream';
 import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../test/admission.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
@@ -43,6 +44,7 @@ beforeEach(async () => {
     bodyBytesMax: 20 * 1_048_576,
     rateLimit: 0,
     limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
+    admission: patientAdmission(),
     logger: { level: 'info', stream },
   });
 });
@@ -108,6 +110,9 @@ describe('a token', () => {
       error_code: 'WAF.9001',
       error_msg: 'the token in X-Auth-Token has expired: request a new one',
     });
+    expect(response.headers['x-token-refusal']).toBe('expired');
+    expect((await timeline({ 'x-auth-token': 'x' })).headers['x-token-refusal']).toBe('unknown');
+    expect((await timeline({})).headers['x-token-refusal']).toBeUndefined();
   });
 
   test('is never in the log, nor is a password or a signature', async () => {

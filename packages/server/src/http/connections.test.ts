@@ -5,11 +5,13 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
 import { createApp } from './app.ts';
+import { drain, type Timeouts } from './connections.ts';
 
 let directory: string;
 let identity: Identity;
@@ -18,8 +20,13 @@ let logged = '';
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
+  logged = '';
   directory = mkdtempSync(join(tmpdir(), 'wafstat-connections-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), Date.now);
+});
+
+/** The other timeouts are the defaults: a machine that pauses must not exceed those that a test is not about. */
+async function listen(timeouts: Partial<Timeouts> = {}): Promise<void> {
   const stream = new Writable({
     write(chunk, _encoding, done) {
       logged += chunk;
@@ -35,11 +42,11 @@ beforeEach(async () => {
     rateLimit: 0,
     limits: { retentionMs: 86_400_000, hostsMax: 10 },
     maxConnections: 3,
-    timeouts: { headersMs: 200, stalledMs: 3_000, requestMs: 300, ignoredBodyMs: 100 },
+    timeouts,
     logger: { level: 'warn', stream },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
-});
+}
 
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
@@ -65,6 +72,7 @@ async function served(): Promise<Socket> {
 }
 
 test('a client that does not finish its headers gets an error, and its descriptor is freed', async () => {
+  await listen({ headersMs: 200 });
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
@@ -76,6 +84,7 @@ test('a client that does not finish its headers gets an error, and its descripto
 });
 
 test('connections over the limit are closed and logged', async () => {
+  await listen();
   await Promise.all([open(), open(), open()]);
   const over = await open();
   over.resume();
@@ -84,6 +93,7 @@ test('connections over the limit are closed and logged', async () => {
 });
 
 test('a client that does not read its responses loses the connection', async () => {
+  await listen({ stalledMs: 3_000 });
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
@@ -96,6 +106,7 @@ test('a client that does not read its responses loses the connection', async () 
 });
 
 test('a client that does not finish the body of a small request gets an error, and its descriptor is freed', async () => {
+  await listen({ requestMs: 300 });
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
@@ -106,6 +117,7 @@ test('a client that does not finish the body of a small request gets an error, a
 });
 
 test('a client that keeps sending a refused body loses the connection', async () => {
+  await listen({ ignoredBodyMs: 100 });
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
@@ -115,4 +127,44 @@ test('a client that keeps sending a refused body loses the connection', async ()
   expect(String(response)).toContain('HTTP/1.1 401');
   if (!serverSide.destroyed) await once(serverSide, 'close');
   clearInterval(sending);
+});
+
+test.each([
+  ['many headers', `POST /v3/auth/tokens HTTP/1.1\r\nHost: x\r\n${'A: b\r\n'.repeat(2_100)}`],
+  ['a malformed path', 'POST /%zz HTTP/1.1\r\nHost: x\r\n'],
+])('a client that hides a slow body behind %s loses the connection', async (_what, start) => {
+  await listen({ ignoredBodyMs: 100 });
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.write(`${start}Content-Length: 60000\r\n\r\n{`);
+  const [response] = await once(socket, 'data');
+  expect(String(response)).toMatch(/^HTTP\/1.1 400 /);
+  const slow = setInterval(() => socket.write('x'), 20);
+  if (!serverSide.destroyed) await once(serverSide, 'close');
+  clearInterval(slow);
+  expect(serverSide.destroyed).toBe(true);
+});
+
+test('a request that arrives while the process is stopped during shutdown gets a response', async () => {
+  await listen();
+  const socket = await open();
+  let received = '';
+  socket.setEncoding('utf8').on('data', (text: string) => {
+    received += text;
+  });
+  const closed = once(socket, 'end');
+  const request = 'GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n';
+  socket.write(request);
+  await vi.waitFor(() => expect(received).toContain('"status":"ok"'), 60_000);
+  const drained = drain(app, 0);
+  while (!app.stopping) await setImmediate();
+  await setImmediate();
+  received = '';
+  socket.write(request);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+  await drained;
+  await Promise.all([app.close(), closed]);
+  expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\nConnection: close\r\n/is);
+  expect(received).toContain('"status":"ok"');
 });

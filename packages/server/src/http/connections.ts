@@ -1,11 +1,12 @@
 /** Connections: limits, timeouts, broken requests, draining on shutdown, and the health listener. */
-import { createServer, type Server as HttpServer } from 'node:http';
+import { createServer, type Server as HttpServer, type IncomingMessage } from 'node:http';
 import { Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { requestShed } from '../diagnostics.ts';
 import { malformed } from '../errors.ts';
+import { afterRunning } from '../running-time.ts';
 import { failureBody } from './failures.ts';
 
 declare module 'fastify' {
@@ -32,18 +33,21 @@ export type Timeouts = typeof TIMEOUTS;
 
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
 export const HEADER_BYTES_MAX = 262_144;
+/** Browsers and proxies send some 30. Node.js silently ignores headers over its limit, also Content-Length: it keeps one more. */
+export const HEADERS_MAX = 200;
 /** About 30 KB of memory each, 300 MB in total. */
 export const CONNECTIONS_MAX = 10_000;
 /** Refused connections are logged at most this often. */
 const REFUSED_LOG_MS = 60_000;
-/** How long connections stay open for a last request after the listener has closed. */
+/** How long connections stay open for a last request after the listener has closed. Doubled if the process was stopped. */
 const LAST_REQUESTS_MS = 250;
 
-/** Closes connections over the limit without a response, which would cost more than closing. */
+/** Connections over the limit are closed without a response, which would cost more than closing. */
 export function limitConnections({ server, log }: FastifyInstance, max: number): void {
   let refused = 0;
   let loggedAt = Number.NEGATIVE_INFINITY;
   server.maxConnections = max;
+  server.maxHeadersCount = HEADERS_MAX + 1;
   // Reading the address makes Node.js keep it: a client that resets the connection must not be anonymous in the audit trail.
   server.on('connection', (socket: Socket) => void socket.remoteAddress);
   server.on('secureConnection', (socket: Socket) => void socket.remoteAddress);
@@ -59,12 +63,14 @@ export function limitConnections({ server, log }: FastifyInstance, max: number):
 
 /** Limits how long a request takes to arrive, unless it is a push, and how long its body continues after the response. */
 export function limitArrival(
-  { raw, routeOptions, server }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
   { requestMs, ignoredBodyMs }: Timeouts,
 ): void {
+  const { raw, server } = request;
   const { headers, socket } = raw;
-  if (headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0') return;
+  const hasBody = headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+  if (!hasBody && !hasTooManyHeaders(raw)) return;
   let timer: NodeJS.Timeout | undefined;
   const limit = (timeoutMs: number, end: () => void) => {
     clearTimeout(timer);
@@ -73,7 +79,7 @@ export function limitArrival(
     }, timeoutMs);
     timer.unref();
   };
-  if (!routeOptions.config.streamsBody) {
+  if (!request.routeOptions.config?.streamsBody) {
     const error = Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
     limit(requestMs, () => server.server.emit('clientError', error, socket));
   }
@@ -83,6 +89,11 @@ export function limitArrival(
     limit(ignoredBodyMs, () => raw.destroy());
   });
   raw.once('close', () => clearTimeout(timer));
+}
+
+/** Node.js has ignored some of them. */
+export function hasTooManyHeaders({ rawHeaders }: IncomingMessage): boolean {
+  return rawHeaders.length > 2 * HEADERS_MAX;
 }
 
 /** Responds to bytes that never became a request: not HTTP, headers too long, or too slow. */
@@ -132,7 +143,15 @@ export async function drain(
   await othersHaveClosed();
   app.stopping = true;
   const open = await promisify(app.server.getConnections.bind(app.server))();
-  if (open > 0) await sleep(LAST_REQUESTS_MS);
+  if (open === 0) return;
+  const startedAt = performance.now();
+  await lastRequests();
+  // The clients were stopped, too, if the machine was.
+  if (performance.now() - startedAt > 2 * LAST_REQUESTS_MS) await lastRequests();
+}
+
+function lastRequests(): Promise<void> {
+  return new Promise((resolve) => afterRunning(LAST_REQUESTS_MS, resolve));
 }
 
 const HEALTH_PATHS: readonly (string | undefined)[] = ['/healthz', '/readyz'];

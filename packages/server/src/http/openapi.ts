@@ -4,23 +4,18 @@
  */
 import swagger, { type SwaggerOptions } from '@fastify/swagger';
 import { fastify, type RouteOptions } from 'fastify';
-
-/** The bundle contains no schema compilers. They are not needed, because routes are only described here, never called. */
-const NO_COMPILERS = { compilersFactory: { buildValidator: neverCalled, buildSerializer: neverCalled } };
+import { NO_COMPILERS } from './no-compilers.ts';
 
 export async function openApi(
   frame: SwaggerOptions,
   routes: readonly Pick<RouteOptions, 'method' | 'url' | 'schema'>[],
 ): Promise<object> {
   const app = fastify({ exposeHeadRoutes: false, schemaController: NO_COMPILERS });
+  // Routes are only described here, never called.
   app.setValidatorCompiler(() => () => true);
   app.setSerializerCompiler(() => JSON.stringify);
   await app.register(swagger, frame);
   for (const { method, url, schema = {} } of routes) app.route({ method, url, schema, handler() {} });
   await app.ready();
   return app.swagger();
-}
-
-function neverCalled(): never {
-  throw new Error('the compilers are set');
 }

@@ -3,7 +3,7 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
 import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
-import { CATEGORIES, type Category, ID_PATTERN } from '../event.ts';
+import { CATEGORIES, type Category, enteredHostname, ID_PATTERN } from '../event.ts';
 import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
@@ -169,11 +169,19 @@ export function ingestQueryParser() {
       source,
       format,
       pattern: pattern === undefined ? undefined : patternOf(pattern),
-      host: single(query, 'host'),
+      host: parseHost(single(query, 'host')),
       zone: zoneOf(zone),
       hosts: parseOneOf(query, 'hosts', ['auto', 'registered'] as const),
     };
   };
+}
+
+function parseHost(text: string | undefined): string | undefined {
+  try {
+    return text === undefined ? undefined : enteredHostname(text);
+  } catch (error) {
+    throw invalid('host', text ?? '', (error as Error).message);
+  }
 }
 
 function cached<T extends {}>(name: string, parse: (text: string) => T): (text: string) => T {
@@ -197,8 +205,9 @@ function parseOneOf<T extends string>(query: RawQuery, name: string, values: rea
   return value;
 }
 
-export function checkId(name: string, id: string): void {
-  if (!ID_PATTERN.test(id)) throw invalid(name, id, 'an ID is 1 to 64 letters, digits, _ or -', 'WAF.1003');
+export function checkId(name: string, id: string, advice = ''): void {
+  if (ID_PATTERN.test(id)) return;
+  throw invalid(name, id, `an ID is 1 to 64 letters, digits, _ or -${advice}`, 'WAF.1003');
 }
 
 function rangeParameters(query: RawQuery) {
@@ -259,7 +268,7 @@ function parseHosts(query: RawQuery): string[] | undefined {
 function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | undefined {
   const ids = listOf(query, name);
   if (ids === undefined) return undefined;
-  for (const id of ids) checkId(name, id);
+  for (const id of ids) checkId(name, id, '; waf/instance lists the hosts with their IDs');
   const distinct = ids.length === 1 ? ids : [...new Set(ids)];
   if (distinct.length > HOSTS_MAX) {
     const advice = 'split them over several queries';

@@ -34,7 +34,7 @@ test('a body has the bytes of its parts, plain and compressed, even if a part wa
             typeof item === 'string' ? item : (parts[item % parts.length] ?? ''),
           );
           const expected = Buffer.concat(
-            chosen.map((part) => (typeof part === 'string' ? Buffer.from(part) : part.bytes)),
+            chosen.flatMap((part) => (typeof part === 'string' ? Buffer.from(part) : part.pieces)),
           );
           const sharedParts = new SharedParts(chosen);
           expect(sharedParts.length).toBe(expected.length);

@@ -11,7 +11,8 @@ import { constants, crc32, deflateRawSync } from 'node:zlib';
 /** A part of a body, whose bytes never change. */
 export interface Part {
   readonly length: number;
-  readonly bytes: Buffer;
+  /** The bytes, one buffer after the other. */
+  readonly pieces: readonly Buffer[];
   /** Undefined until `deflate` was called. */
   readonly deflated: Deflated | undefined;
   deflate(): Deflated;
@@ -20,7 +21,7 @@ export interface Part {
 }
 
 /** A piece of a raw deflate stream that ends at a byte boundary and refers to nothing before it. */
-interface Deflated {
+export interface Deflated {
   bytes: Buffer;
   crc: number;
   /** The factor that appends this part to the CRC of the bytes before it: x^(8 * length) modulo the polynomial. */
@@ -28,15 +29,13 @@ interface Deflated {
 }
 
 export class BytesPart implements Part {
-  readonly bytes: Buffer;
+  readonly pieces: readonly Buffer[];
+  readonly length: number;
   deflated: Deflated | undefined;
 
   constructor(bytes: Buffer) {
-    this.bytes = bytes;
-  }
-
-  get length(): number {
-    return this.bytes.length;
+    this.pieces = [bytes];
+    this.length = bytes.length;
   }
 
   get blocks(): Part[] {
@@ -44,14 +43,14 @@ export class BytesPart implements Part {
   }
 
   deflate(): Deflated {
-    this.deflated ??= deflate(this.bytes);
+    this.deflated ??= deflatePieces(this.pieces);
     return this.deflated;
   }
 }
 
 /** Joined parts, in the forms that were needed so far. */
 export interface Joined {
-  bytes?: Buffer;
+  pieces?: readonly Buffer[];
   deflated?: Deflated;
 }
 
@@ -70,9 +69,9 @@ export class JoinedPart implements Part {
     this.length = length;
   }
 
-  get bytes(): Buffer {
-    this.#joined.bytes ??= Buffer.concat(this.blocks.map(({ bytes }) => bytes));
-    return this.#joined.bytes;
+  get pieces(): readonly Buffer[] {
+    this.#joined.pieces ??= [Buffer.concat(this.blocks.flatMap(({ pieces }) => pieces))];
+    return this.#joined.pieces;
   }
 
   get deflated(): Deflated | undefined {
@@ -98,7 +97,12 @@ export class SharedParts {
   }
 
   plain(): Buffer[] {
-    return this.#parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : part.bytes));
+    const pieces: Buffer[] = [];
+    for (const part of this.#parts) {
+      if (typeof part === 'string') pieces.push(Buffer.from(part, 'latin1'));
+      else for (const piece of part.pieces) pieces.push(piece);
+    }
+    return pieces;
   }
 
   /** Whether `gzip` has nothing to compress. */
@@ -163,10 +167,14 @@ function littleEndian(number: number): string {
   return String.fromCharCode(number & 0xff, (number >> 8) & 0xff, (number >> 16) & 0xff, number >>> 24);
 }
 
+const EMPTY = Buffer.alloc(0);
+
 /** Takes 34 to 51 us for the 8 KB of a block. */
 const DEFLATE = { level: 1, finishFlush: constants.Z_FULL_FLUSH };
 
-function deflate(bytes: Buffer): Deflated {
+export function deflatePieces(pieces: readonly Buffer[]): Deflated {
+  const [first = EMPTY] = pieces;
+  const bytes = pieces.length === 1 ? first : Buffer.concat(pieces);
   // Copied, because the result is a small slice that would keep a buffer of 16 KB alive.
   const deflated = deflateRawSync(bytes, DEFLATE);
   const copy = Buffer.allocUnsafeSlow(deflated.length);

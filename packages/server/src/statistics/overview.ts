@@ -1,7 +1,7 @@
 /** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
 import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
-import type { Selection, Store, TimeRange, TopQuery } from '../store/store.ts';
-import { DAY_MS, gridEdges, type TimelineQuery } from './timeline.ts';
+import type { Host, Selection, Store, TimeRange, TopItem, TopList, TopQuery } from '../store/store.ts';
+import type { TimelineQuery } from './timeline.ts';
 
 export interface Count {
   key: string;
@@ -39,18 +39,13 @@ export interface UrlCount extends BoundedCount {
   host: string;
 }
 
-export interface KeyedTimeline {
-  /** `ends[i]` is the end of point i; all series have one number per point. */
-  ends: readonly number[];
-  series: readonly { key: string; counts: Float64Array }[];
-}
-
 export interface OverviewTimelineQuery extends TimelineQuery {
   /** One point per local day, whatever the length of the range. */
   byDay: boolean;
 }
 
 type RangeQuery = Selection & TimeRange;
+type EdgesQuery = Selection & { edges: readonly number[] };
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
 
@@ -61,34 +56,14 @@ export async function overviewTotals(store: Store, query: RangeQuery): Promise<C
   return GROUPS.map((key, i) => ({ key, num: counts[i]?.[0] ?? 0 }));
 }
 
-/** Like `overviewTotals`, for each point. */
-async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  return keyedTimeline(edgesOf(query), GROUPS, (edges) =>
-    store.seriesByGroup({ ...selectionOf(query), edges }),
-  );
+/** Requests and attacks per second by group: the count of each point divided by its seconds, rounded to the nearest integer. */
+export async function averagesByGroup(store: Store, query: EdgesQuery): Promise<Float64Array[]> {
+  const series = await store.seriesByGroup(query);
+  return series.map((counts) => counts.map((count, i) => average(count, query.edges, i)));
 }
 
-/** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */
-export async function averageQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  const { ends, series } = await overviewTimeline(store, query);
-  const averages = series.map(({ key, counts }) => ({ key, counts: average(counts, ends, query.from) }));
-  return { ends, series: averages };
-}
-
-function average(counts: Float64Array, ends: readonly number[], from: number): Float64Array {
-  const averages = new Float64Array(counts.length);
-  let start = from;
-  for (let i = 0; i < counts.length; i++) {
-    const end = ends[i] ?? start;
-    averages[i] = Math.round(((counts[i] ?? 0) * 1_000) / (end - start));
-    start = end;
-  }
-  return averages;
-}
-
-/** The peak of a point is the count in its busiest second. */
-export async function peakQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  return keyedTimeline(edgesOf(query), GROUPS, (edges) => store.peaks({ ...selectionOf(query), edges }));
+function average(count: number, edges: readonly number[], point: number): number {
+  return Math.round((count * 1_000) / ((edges[point + 1] ?? 0) - (edges[point] ?? 0)));
 }
 
 /** Requests in the busiest second of the range. */
@@ -115,9 +90,29 @@ export async function topCategories(store: Store, query: RangeQuery, top?: numbe
 /** The names of the hosts that have attacks. */
 export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopCounts> {
   const [attacks, hosts] = await Promise.all([store.attacksByHost(query), store.hosts(query.project)]);
-  const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
-  const counts = Array.from(attacks, ([id, num]) => ({ key: names.get(id) ?? id, num }));
-  return topCounts(counts, top);
+  const candidates = mostFrequent(attacks, top);
+  const names = namesOf(candidates, hosts);
+  const counts = Array.from(candidates, ([id, num]) => ({ key: names.get(id) ?? id, num }));
+  return { total: attacks.size, items: topCounts(counts, top).items };
+}
+
+/** All that can be among the first: of equal counts, the names decide. Naming and sorting all hosts takes longer. */
+function mostFrequent(counts: ReadonlyMap<string, number>, top: number): ReadonlyMap<string, number> {
+  if (counts.size <= top) return counts;
+  const sorted = new Float64Array(counts.size);
+  let n = 0;
+  for (const num of counts.values()) sorted[n++] = num;
+  const least = sorted.sort().at(-top) ?? 0;
+  const candidates = new Map<string, number>();
+  for (const [id, num] of counts) if (num >= least) candidates.set(id, num);
+  return candidates;
+}
+
+/** The names of some hosts by ID. */
+function namesOf(ids: { has(id: string): boolean }, hosts: readonly Host[]): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const { id, hostname } of hosts) if (ids.has(id)) names.set(id, hostname);
+  return names;
 }
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
@@ -137,31 +132,29 @@ export async function attackActions(store: Store, query: RangeQuery): Promise<To
 
 /** The most frequent sources, rules or countries of attacks. */
 export async function topAttacks(store: Store, query: TopQuery): Promise<TopAttacks> {
-  const { items, ...list } = await topOf(store, query);
-  return { ...list, items: items.map(({ key, count, error }) => ({ key, num: count, error })) };
+  return toTopAttacks(await store.top(query), ({ key, count, error }) => ({ key, num: count, error }));
 }
 
 /** The most frequent URLs of attacks. The same path on two hosts is two items. */
 export async function topUrls(store: Store, query: Omit<TopQuery, 'list'>): Promise<TopAttacks<UrlCount>> {
-  const [{ items, ...list }, hosts] = await Promise.all([
-    topOf(store, { ...query, list: 'urls' }),
+  const [list, hosts] = await Promise.all([
+    store.top({ ...query, list: 'urls' }),
     store.hosts(query.project),
   ]);
-  const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
-  const urls = items.map(({ key, hostId = null, count, error }) => ({
+  const names = namesOf(new Set(list.items.map(({ hostId }) => hostId)), hosts);
+  return toTopAttacks(list, ({ key, hostId = null, count, error }) => ({
     key,
     num: count,
     host: hostId === null ? '' : (names.get(hostId) ?? hostId),
     host_id: hostId,
     error,
   }));
-  return { ...list, items: urls };
 }
 
-async function topOf(store: Store, query: TopQuery) {
-  const { distinct, attacks, distinctIs, error, from, to, shortened, items } = await store.top(query);
+function toTopAttacks<Item>(list: TopList, toItem: (item: TopItem) => Item): TopAttacks<Item> {
+  const { distinct, attacks, distinctIs, error, from, to, shortened, items } = list;
   const coverage = { from, to, ...(shortened && { shortened }) };
-  return { total: distinct, attacks, distinct_is: distinctIs, error, ...coverage, items };
+  return { total: distinct, attacks, distinct_is: distinctIs, error, ...coverage, items: items.map(toItem) };
 }
 
 /** Largest first, equal counts by key. Keys without a count are left out. */
@@ -174,23 +167,8 @@ function compareCounts(a: Count, b: Count): number {
   return b.num - a.num || (a.key < b.key ? -1 : 1);
 }
 
-/** An empty range has no points; stores take at least one. */
-async function keyedTimeline(
-  edges: readonly number[],
-  keys: readonly string[],
-  count: (edges: readonly number[]) => Promise<Float64Array[]>,
-): Promise<KeyedTimeline> {
-  const all = edges.length === 0 ? [] : await count(edges);
-  const series = keys.map((key, i) => ({ key, counts: all[i] ?? new Float64Array(0) }));
-  return { ends: edges.slice(1), series };
-}
-
 function selectionOf({ project, hosts }: Selection): Selection {
   return { project, hosts };
-}
-
-function edgesOf({ from, to, offsetMs, byDay }: OverviewTimelineQuery): number[] {
-  return byDay ? gridEdges(from, to, offsetMs, DAY_MS) : gridEdges(from, to, offsetMs);
 }
 
 function sum(counts: Float64Array): number {

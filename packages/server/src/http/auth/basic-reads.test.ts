@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../../test/admission.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { openAuditFile } from '../../audit/audit-file.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
@@ -43,6 +44,7 @@ async function serve(options: Partial<Parameters<typeof createApp>[0]> = {}): Pr
     bodyBytesMax: 1_048_576,
     rateLimit: 0,
     limits: { retentionMs: 180 * 86_400_000, hostsMax: 1_000 },
+    admission: patientAdmission(),
     logger: false,
     ...options,
   });
@@ -107,7 +109,72 @@ test('keys without the role, of another project, disabled or unknown are refused
   await identity.administration.changeKey(key.access, { status: 'inactive' });
   expect(await read(app, basic(key))).toMatchObject({ status: 401, message: 'the access key is disabled' });
   await identity.administration.removeKey(key.access);
-  expect(await read(app, basic(key))).toMatchObject({ status: 401, message: 'unknown access key' });
+  expect(await read(app, basic(key))).toMatchObject({
+    status: 401,
+    message: expect.stringMatching(/^unknown access key\b/),
+  });
+});
+
+test('a user name and a password are refused, and the message says what to send instead', async () => {
+  const app = await serve();
+  const message =
+    'unknown access key: Basic takes an access key ID and its secret, not a user name and password';
+  const login = basic({ access: 'admin', secret: 'password' });
+  expect(await read(app, login)).toMatchObject({ status: 401, message });
+  const push = { method: 'POST', url: `/ingest/v1/${projectId}`, payload: '{}' } as const;
+  expect(await read(app, login, push)).toMatchObject({ status: 401, message });
+});
+
+test('a request without credentials learns of Basic where it is accepted', async () => {
+  const without = async (app: FastifyInstance, more: InjectOptions = {}) => {
+    const body = (await app.inject({ url: `/v1/${projectId}/connections`, ...more })).json();
+    return body.error_msg ?? body.error.message;
+  };
+  const others = 'the request has no credentials: send a token in X-Auth-Token';
+  const withBasic = `${others}, a signature in Authorization, or an access key ID and its secret as Basic credentials`;
+  const withoutBasic = `${others} or a signature in Authorization`;
+  const push = { method: 'POST', url: `/ingest/v1/${projectId}`, payload: '{}' } as const;
+  const app = await serve();
+  expect(await without(app)).toBe(withBasic);
+  expect(await without(app, push)).toBe(withBasic);
+  expect(await without(app, { url: '/v3.0/OS-CREDENTIAL/credentials' })).toBe(withoutBasic);
+  // Where the secret would cross the network unencrypted, it must not be sent.
+  expect(await without(app, { remoteAddress: ELSEWHERE })).toBe(withoutBasic);
+  expect(await without(await serve({ basicReads: false }))).toBe(withoutBasic);
+});
+
+test('the name of a project in the path is refused with its ID, if the caller has a role in it', async () => {
+  const app = await serve();
+  const { administration } = identity;
+  const domain_id = administration.onlyDomain(undefined).id;
+  const hidden = await administration.addProject(domain_id, 'hidden');
+  const named = (name: string, headers: Record<string, string> = { authorization: basic(key) }) =>
+    app.inject({ url: `/v1/${name}/connections`, headers });
+  const message = `'default' is the name of a project: put its ID in the path, ${projectId}`;
+  const scope = { project: { id: projectId } };
+  const login = { user: { name: 'admin', domain: { id: domain_id } }, password: 'password', scope };
+  const token = await identity.authenticator.login(login, { address: '127.0.0.1', via: 'api' });
+  if (typeof token === 'string') throw new Error(token);
+  for (const headers of [{ authorization: basic(key) }, { 'x-auth-token': token.text }]) {
+    const response = await named('default', headers);
+    expect([response.statusCode, response.json()]).toEqual([
+      403,
+      { error_code: 'WAF.9002', error_msg: message },
+    ]);
+    const others = await Promise.all(['hidden', 'no-such-project'].map((name) => named(name, headers)));
+    expect(others[0]?.body).toBe(others[1]?.body);
+    expect(others[0]?.body).not.toContain(hidden.id);
+  }
+  // Anyone who knows an access key ID can send a signature that is not verified yet.
+  const authorization = `SDK-HMAC-SHA256 Access=${key.access}, SignedHeaders=host;x-sdk-date, Signature=${'0'.repeat(64)}`;
+  const push = await app.inject({
+    method: 'POST',
+    url: '/ingest/v1/default',
+    headers: { host: 'waf.example.com', 'x-sdk-date': '20260701T000000Z', authorization },
+    payload: '{}',
+  });
+  expect(push.statusCode).toBe(403);
+  expect(push.body).not.toContain(projectId);
 });
 
 describe('the network', () => {

@@ -1,7 +1,7 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
 import { requestShed } from '../../diagnostics.ts';
-import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
+import { ApiError, type ErrorCode, retryLater, TOKEN_REFUSAL_HEADER } from '../../errors.ts';
 import type { Authenticator, Caller, SignatureRefusal, TokenRefusal } from '../../identity/authenticator.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { isLoopback } from '../../loopback.ts';
@@ -53,11 +53,7 @@ export function createGuard(
       if (kind === 'signature') return signedCaller(authenticator, request, now);
       // Set before the checks, so that the access log names the user of a rejected request.
       try {
-        if (kind === 'token') request.caller = await tokenCaller(authenticator, request);
-        else if (kind === 'session')
-          request.caller = { user: (await signedIn(authenticator, request)).user, scope: 'unscoped' };
-        else if (kind === 'basic') request.caller = await basicCaller(authenticator, request);
-        else request.caller = await basicReader(request);
+        request.caller = await unsignedCaller(request, kind);
       } catch (error) {
         throw basicReads ? withChallenge(error, request) : error;
       }
@@ -65,10 +61,20 @@ export function createGuard(
     },
     /** Runs when the body has arrived. */
     async onBody(request: FastifyRequest): Promise<void> {
-      if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
+      // An empty body may arrive late, too.
+      if (request.pendingSignature === null && request.body === undefined) return;
+      const { allow, streamsBody } = request.routeOptions.config;
+      if (allow === undefined || streamsBody) return;
+      if (request.pendingSignature === null) return checkAgain(request);
       await verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
   };
+
+  async function unsignedCaller(request: FastifyRequest, kind = credentialKind(request)): Promise<Caller> {
+    if (kind === 'token') return tokenCaller(authenticator, request, basicReads);
+    if (kind === 'session') return { user: (await signedIn(authenticator, request)).user, scope: 'unscoped' };
+    return kind === 'basic' ? basicCaller(authenticator, request) : basicReader(request);
+  }
 
   /** The secret is in every request, so it must not cross the network unencrypted. */
   async function basicReader(request: FastifyRequest): Promise<Caller> {
@@ -92,11 +98,10 @@ export function createGuard(
     await authorize(request);
   }
 
-  /** For unsigned requests whose body takes long to arrive: the credentials may have been revoked meanwhile. */
+  /** For unsigned requests: while the body was arriving, the credentials may have been revoked, or roles taken away. */
   async function checkAgain(request: FastifyRequest): Promise<void> {
-    const isBasic = credentialKind(request) === 'basic';
-    const caller = await (isBasic ? basicCaller : tokenCaller)(authenticator, request);
-    await checkRole(authenticator, caller, request);
+    request.caller = await unsignedCaller(request);
+    await checkRole(authenticator, request.caller, request, 'verified');
   }
 
   /** Call it only after authentication: otherwise anyone could use up another user's rate limit. */
@@ -106,44 +111,61 @@ export function createGuard(
       requestShed.publish('rate_limit');
       throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
-    await checkRole(authenticator, caller, request);
+    await checkRole(authenticator, caller, request, 'verified');
   }
 }
 
+/** Only a caller whose credentials are verified learns what a name in the path means. */
 async function checkRole(
   authenticator: Authenticator,
   caller: Caller,
   request: FastifyRequest,
+  credentials: 'verified' | 'pending',
 ): Promise<void> {
   const { allow } = request.routeOptions.config;
   if (allow === undefined || allow === 'authenticated') return;
   const projectId = pathParameter(request, 'project_id');
   checkId('project_id', projectId);
   const { scope } = caller;
+  const refused = (message: string) => {
+    const id = credentials === 'verified' ? authenticator.projectNamed(caller, projectId) : undefined;
+    const advice = `'${projectId}' is the name of a project: put its ID in the path, ${id}`;
+    return new ApiError('WAF.9002', id === undefined ? message : advice);
+  };
   if (scope !== 'unscoped') {
     if (!('project' in scope))
       throw new ApiError('WAF.9002', 'the token has no project: request one with auth.scope.project');
-    if (scope.project.id !== projectId) {
-      throw new ApiError('WAF.9002', 'the credentials are for another project than the one in the path');
-    }
+    if (scope.project.id !== projectId)
+      throw refused('the credentials are for another project than the one in the path');
   }
   const roles = await authenticator.rolesInProject(caller, projectId);
   if (!roles.includes(allow) && !roles.includes('admin'))
-    throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
+    throw refused(`missing role '${allow}' in this project`);
 }
 
-async function tokenCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
+async function tokenCaller(
+  authenticator: Authenticator,
+  request: FastifyRequest,
+  basicReads: boolean,
+): Promise<Caller> {
   const token = request.headers['x-auth-token'];
-  if (token === undefined) {
-    throw new ApiError(
-      'WAF.9001',
-      'the request has no credentials: send a token in X-Auth-Token or a signature in Authorization',
-    );
-  }
+  if (token === undefined) throw noCredentials(request, basicReads);
   // Node joins repeated headers with a comma, so it is always one string.
   const checked = await authenticator.checkToken(String(token));
-  if (typeof checked === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked]);
+  if (typeof checked === 'string')
+    throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked], { [TOKEN_REFUSAL_HEADER]: checked });
   return checked;
+}
+
+function noCredentials(request: FastifyRequest, basicReads: boolean): ApiError {
+  const { method, routeOptions } = request;
+  const acceptsBasic =
+    routeOptions.config.basic || (basicReads && acceptsBasicReads(method, routeOptions.config));
+  const ways =
+    acceptsBasic && isConfidential(request)
+      ? ', a signature in Authorization, or an access key ID and its secret as Basic credentials'
+      : ' or a signature in Authorization';
+  return new ApiError('WAF.9001', `the request has no credentials: send a token in X-Auth-Token${ways}`);
 }
 
 /** Sets the caller before the signature is verified, which needs the body. */
@@ -159,14 +181,16 @@ async function signedCaller(
   request.caller = caller;
   request.pendingSignature = parsed.pending;
   // Large bodies are accepted only from keys that may send them.
-  if (request.routeOptions.config.streamsBody) await checkRole(authenticator, caller, request);
+  if (request.routeOptions.config.streamsBody) await checkRole(authenticator, caller, request, 'pending');
 }
 
 async function basicCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
   const { access, secret } = parseBasic(request);
   const caller = await authenticator.checkSecret(access, secret, loginSource(request));
-  if ('reason' in caller) throw signatureError(caller);
-  return caller;
+  if (!('reason' in caller)) return caller;
+  const { code, message } = signatureError(caller);
+  const advice = 'Basic takes an access key ID and its secret, not a user name and password';
+  throw new ApiError(code, caller.reason === 'unknown_key' ? `${message}: ${advice}` : message);
 }
 
 /** An access key ID has 20 characters, a secret 40; those of Keystone may be longer. */

@@ -12,6 +12,7 @@ import { scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
 import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../../test/admission.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -59,6 +60,7 @@ beforeAll(async () => {
     bodyBytesMax: 1_048_576,
     rateLimit: 0,
     limits: { retentionMs: 3_650 * 24 * HOUR_MS, hostsMax: 9 },
+    admission: patientAdmission(),
     logger: false,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

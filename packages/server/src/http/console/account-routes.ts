@@ -30,6 +30,7 @@ const KEYS = '/console/api/keys';
 export function sessionRoutes(
   { authenticator, administration }: RequestIdentity,
   now: () => number,
+  topListsMs: number | undefined,
 ): Route[] {
   function sendSession(request: FastifyRequest, reply: FastifyReply, started: NewSession): object {
     const validMs = started.session.expires_at - now();
@@ -52,6 +53,7 @@ export function sessionRoutes(
       now: now(),
       drop_reasons: DROP_REASONS,
       drop_fixes: DROP_FIXES,
+      top_lists_ms: topListsMs ?? null,
     };
   }
 
@@ -103,11 +105,13 @@ export function sessionRoutes(
           throw malformed(`new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
         }
         const oldPassword = textAt(fields, 'old_password');
-        const check = await authenticator.confirmPassword(user, oldPassword, fromConsole(request));
-        if (check === 'wrong_credentials') throw malformed('the old password is wrong');
-        if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
-        await administer(administration, request, (admin) => admin.setPassword(user.id, newPassword));
-        const started = await authenticator.startSession(administration.user(user.id));
+        const checked = await authenticator.confirmPassword(user, oldPassword, fromConsole(request));
+        if (checked === 'wrong_credentials') throw malformed('the old password is wrong');
+        if (typeof checked === 'string') throw new ApiError(...SIGN_IN_ERRORS[checked]);
+        const changed = await administer(administration, request, (admin) =>
+          admin.setPassword(user.id, newPassword, checked),
+        );
+        const started = await authenticator.startSession(changed);
         if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
         return sendSession(request, reply, started);
       },

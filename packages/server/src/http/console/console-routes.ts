@@ -65,10 +65,10 @@ export function consoleRoutes(
   store: Store,
   admission: Admission,
   now: () => number,
-  installed: Installed | undefined,
+  { installed, topListsMs }: { installed?: Installed | undefined; topListsMs?: number | undefined },
 ): Route[] {
   const api = [
-    ...sessionRoutes(identity, now),
+    ...sessionRoutes(identity, now, topListsMs),
     ...keyRoutes(identity),
     ...hostRoutes(store, admission, identity.audit, now),
     ...sourceRoutes(identity, store, now, installed),

@@ -1,8 +1,11 @@
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../../test/admission.ts';
 import { queryAdmitted } from '../../diagnostics.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -43,6 +46,7 @@ describe('a session', () => {
       rateLimit: 0,
       limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
       trustProxy: '10.0.0.1',
+      admission: patientAdmission(),
       logger: false,
     });
   });
@@ -77,6 +81,74 @@ describe('a session', () => {
     const figures = await app.inject({ url, headers: { cookie: await cookie() } });
     expect(figures.json()).toEqual({ requests: [1], attacks: [0], items: [] });
   });
+
+  test('does not replace a password that was set while the old one was checked', async () => {
+    const { authenticator, administration } = identity;
+    const confirm = authenticator.confirmPassword.bind(authenticator);
+    authenticator.confirmPassword = async (...args) => {
+      const checked = await confirm(...args);
+      await administration.setPassword(args[0].id, 'set by another');
+      return checked;
+    };
+    const changed = await app.inject({
+      method: 'PUT',
+      url: '/console/api/password',
+      headers: { ...CONSOLE, cookie: await cookie() },
+      payload: { old_password: 'password', new_password: 'new password' },
+    });
+    expect(changed.statusCode).toBe(400);
+    expect(changed.json().error_msg).toContain('meanwhile');
+    const from = { address: '192.0.2.1', via: 'console' } as const;
+    const admin = { name: 'admin', domain: { name: 'default' } };
+    expect(await authenticator.signIn(admin, 'set by another', from)).toMatchObject({
+      user: { name: 'admin' },
+    });
+  });
+
+  test.each([
+    ['session', 'a body'],
+    ['token', 'a body'],
+    ['session', 'an empty body'],
+    ['token', 'an empty body'],
+  ])(
+    'or a token whose user is disabled while the body arrives changes nothing: %s, %s',
+    async (kind, content) => {
+      const { authenticator, administration } = identity;
+      const [user] = administration.users();
+      if (user === undefined) throw new Error('there is no user');
+      const from = { address: '127.0.0.1', via: 'api' } as const;
+      const login = {
+        user: { id: user.id },
+        password: 'password',
+        scope: { domain: { id: user.domain_id } },
+      };
+      const token = await authenticator.login(login, from);
+      const [path, headers, body] =
+        kind === 'session'
+          ? ['/console/api/projects', { ...CONSOLE, cookie: await cookie() }, { name: 'new' }]
+          : ['/v3/projects', { 'x-auth-token': Object(token).text }, { project: { name: 'new' } }];
+      const call =
+        content === 'a body'
+          ? { method: 'POST', path, payload: JSON.stringify(body) }
+          : { method: 'DELETE', path: `${path}/${project}`, payload: '' };
+      const method = kind === 'session' ? 'checkSession' : 'checkToken';
+      const check = authenticator[method].bind(authenticator) as (text: string) => Promise<never>;
+      const checked = new Promise<void>((resolve) => {
+        authenticator[method] = (text: string) => check(text).finally(resolve);
+      });
+      const { port } = new URL(await app.listen({ port: 0, host: '127.0.0.1' }));
+      const chunked = { 'transfer-encoding': 'chunked' };
+      const sent = request({ port, ...call, headers: { ...headers, ...chunked } });
+      const response = once(sent, 'response');
+      sent.flushHeaders();
+      await checked;
+      await administration.setEnabled('user', user.id, false);
+      sent.end(call.payload);
+      const [{ statusCode }] = await response;
+      expect(statusCode).toBe(401);
+      expect(administration.projects().map(({ name }) => name)).toEqual(['default']);
+    },
+  );
 
   test('shares the limit of queries with the API when it gets figures', async () => {
     const headers = { cookie: await cookie() };
@@ -216,7 +288,13 @@ describe('the calls of the console', () => {
       bodyBytesMax: 1_048_576,
       rateLimit: 0,
       limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
-      installed: { program: '/opt/wafstat', options: ['--data', '/var/lib/wafstat'] },
+      admission: patientAdmission(),
+      topListsMs: 30 * 24 * HOUR_MS,
+      installed: {
+        program: '/opt/wafstat',
+        options: ['--data', '/var/lib/wafstat'],
+        counting: ['--attack-sources', 'off'],
+      },
       logger: false,
     });
     admin = await signIn('admin', 'password');
@@ -318,6 +396,10 @@ describe('the calls of the console', () => {
     expect((await call('GET', 'session')).json()).toMatchObject({ administers_domain: true, projects: [] });
   });
 
+  test('a session knows how long top lists are kept', async () => {
+    expect((await call('GET', 'session')).json()).toMatchObject({ top_lists_ms: 30 * 24 * HOUR_MS });
+  });
+
   test('only administrators see examples of dropped lines and paths on the server', async () => {
     await store.append({
       project: ids.project,
@@ -337,16 +419,23 @@ describe('the calls of the console', () => {
     expect((await call('GET', setup)).json()).toEqual({
       program: '/opt/wafstat',
       options: ['--data', '/var/lib/wafstat'],
+      counting: ['--attack-sources', 'off'],
       can_create_key: true,
     });
     expect((await call('GET', sources, undefined, alice)).json().items[0].examples).toEqual({});
     expect((await call('GET', setup, undefined, alice)).json()).toEqual({
       program: null,
       options: [],
+      counting: ['--attack-sources', 'off'],
       can_create_key: false,
     });
     await identity.administration.addDomain('another customer');
-    expect((await call('GET', setup)).json()).toEqual({ program: null, options: [], can_create_key: true });
+    expect((await call('GET', setup)).json()).toEqual({
+      program: null,
+      options: [],
+      counting: ['--attack-sources', 'off'],
+      can_create_key: true,
+    });
     const key = `projects/${ids.project}/ingest-key`;
     expect((await call('POST', key, {}, alice)).statusCode).toBe(403);
     const listed = await app.inject({

@@ -19,6 +19,8 @@ export interface Installed {
   program: string;
   /** The options that name the installation, without secrets. */
   options: readonly string[];
+  /** The options that say what is counted and kept, where they differ from the defaults. */
+  counting: readonly string[];
 }
 
 export function sourceRoutes(
@@ -70,7 +72,10 @@ export function sourceRoutes(
       url: `${PATH}/setup`,
       ...SESSION_ONLY,
       allow: 'reader',
-      /** Only administrators see paths on the server, and only if there are no other customers. */
+      /**
+       * Only administrators see paths on the server, and only if there are no other customers. Everyone sees what a command
+       * must not count or keep.
+       */
       async handler(request) {
         const { user } = callerOf(request);
         const mayAdminister = administersDomain(user, user.domain_id);
@@ -78,6 +83,7 @@ export function sourceRoutes(
         return {
           program: (maySeePaths && installed?.program) || null,
           options: (maySeePaths && installed?.options) || [],
+          counting: installed?.counting ?? [],
           can_create_key: mayAdminister,
         };
       },

@@ -207,9 +207,12 @@ class CountingPush {
   }
 }
 
-/** The first chunk has the key itself: most pushes are one chunk. Headers contain no line feed, so no key does. */
+/**
+ * The line feed makes it differ from the ID of a chunk of a file: both may be the SHA-256 of the same lines. Headers contain
+ * no line feed, so no key does.
+ */
 function batchId(key: string, index: number): string {
-  return index === 0 ? key : `${key}\n${index}`;
+  return `${key}\n${index}`;
 }
 
 function addOutcome(totals: Totals, outcome: Outcome): void {

@@ -8,6 +8,7 @@ import { ApiError, invalid, malformed } from '../../errors.ts';
 import { networkOf } from '../../identity/known-networks.ts';
 import type { BodyHash } from '../../identity/signature.ts';
 import type { Overrides } from '../../ingest/categories/classify.ts';
+import { CompressedInput } from '../../ingest/compression.ts';
 import type { Pipeline } from '../../ingest/pipeline.ts';
 import { FORMAT_NAMES } from '../../ingest/reader.ts';
 import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
@@ -124,6 +125,9 @@ export function ingestRoutes({
           const body = whileAllowed(receive(request.raw, bodyBytesMax), () => checkAgain(request));
           const lines = withRoom(isCompressed ? decompress(body) : body, upload);
           return await pushes.count(lines, push, (bytes) => upload.counted(bytes));
+        } catch (error) {
+          if (!(error instanceof CompressedInput)) throw error;
+          throw malformed(`the body is ${error.what}: send plain text, or gzip with Content-Encoding: gzip`);
         } finally {
           upload.close();
           socket.setTimeout?.(request.server.server.timeout);

@@ -3,6 +3,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
@@ -38,7 +39,7 @@ beforeEach(() => {
   app.addHook('onRequest', async (request) => {
     request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
   });
-  mount(app, [...statisticsRoutes(store, () => NOW), ...inventoryRoutes(store)]);
+  mount(app, [...statisticsRoutes(store, () => NOW, patientAdmission()), ...inventoryRoutes(store)]);
 });
 
 async function get(path: string, headers: Record<string, string> = {}, project = 'p') {
@@ -341,6 +342,7 @@ describe('responses', () => {
       ['gzip', gunzipSync],
     ] as const) {
       const response = await get(url, { 'accept-encoding': coding });
+      expect(response.statusCode).toBe(200);
       expect(response.headers['content-encoding']).toBe(isLarge ? coding : undefined);
       const body = isLarge ? decompress(response.rawPayload) : response.rawPayload;
       expect(body.equals(plain.rawPayload)).toBe(true);
@@ -417,7 +419,7 @@ describe('a wrong parameter is a 400', () => {
       withParameters('overviews/statistics?instances=a.b', RANGE),
     );
     expect([status, code]).toEqual([400, 'WAF.1003']);
-    expect(message).toMatch(/^instances is 'a\.b'/);
+    expect(message).toMatch(/^instances is 'a\.b'.*; waf\/instance lists the hosts with their IDs$/);
   });
 });
 

@@ -2,9 +2,8 @@
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   attackActions,
-  averageQpsTimeline,
+  averagesByGroup,
   overviewTotals,
-  peakQpsTimeline,
   topCategories,
   topHosts,
 } from '../../statistics/overview.ts';
@@ -20,8 +19,9 @@ import {
   topCountsOf,
 } from './call.ts';
 import type { QueryHandlers } from './query-handler.ts';
-import type { TimelineBlocks, TimelineSeries } from './timeline-blocks.ts';
-import { keyedTexts, keyedTimelineJson } from './timeline-json.ts';
+import type { TimelineBlocks } from './timeline-blocks.ts';
+import { keyedTexts } from './timeline-json.ts';
+import type { TimelineSeries } from './timeline-runs.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
 export const CATEGORY = string('Category.', { enum: CATEGORIES });
@@ -33,10 +33,22 @@ export function overviewCalls(
   { cached, uncached }: QueryHandlers,
   blocks: TimelineBlocks,
 ): Call[] {
+  const groupTexts = keyedTexts(GROUPS);
   const groups: TimelineSeries = {
     name: 'groups',
-    ...keyedTexts(GROUPS),
+    ...groupTexts,
     count: (query) => store.seriesByGroup(query),
+  };
+  const averages: TimelineSeries = {
+    name: 'averages',
+    ...groupTexts,
+    count: (query) => averagesByGroup(store, query),
+  };
+  const peaks: TimelineSeries = {
+    name: 'peaks',
+    ...groupTexts,
+    count: (query) => store.peaks(query),
+    isSlowOverGaps: true,
   };
   const categories: TimelineSeries = {
     name: 'categories',
@@ -81,9 +93,7 @@ export function overviewCalls(
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Requests or attacks per second in the point.'),
       ],
-      handler: cached(parseQpsQuery, async ({ isPeak, ...query }) =>
-        keyedTimelineJson(await (isPeak ? peakQpsTimeline : averageQpsTimeline)(store, query)),
-      ),
+      handler: cached(parseQpsQuery, ({ isPeak, ...query }) => blocks.json(isPeak ? peaks : averages, query)),
     },
     {
       path: 'overviews/attack/timeline',

@@ -5,7 +5,7 @@ import type { Store } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
-import { type Body, contentResponse, createSend, ResponseCache, toBody } from './response-cache.ts';
+import { type Body, contentResponse, createSend, ResponseCache, rangeResponse } from './response-cache.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
@@ -57,8 +57,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         const content = await compute(query);
         // Tomorrow, `today` is another range, which may have the same version.
         if (isRecent) return contentResponse(content);
-        const { project, from, to } = query;
-        const response = { project, from, to, version, body: toBody(content), compressed: {} };
+        const response = rangeResponse(query, version, content);
         cache.set(request, response);
         return response;
       }

@@ -2,6 +2,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { patientAdmission } from '../../../../../test/admission.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { cacheCreated, type NamedCache } from '../../diagnostics.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -33,7 +34,7 @@ function startApp(): void {
   });
   mount(
     app,
-    statisticsRoutes(store, () => clock.now),
+    statisticsRoutes(store, () => clock.now, patientAdmission()),
   );
 }
 
@@ -58,6 +59,21 @@ describe('a response', () => {
     const next = await get(url, { 'if-none-match': String(first.headers.etag) });
     expect([next.statusCode, next.json().sqli]).toEqual([200, 5]);
     expect((await get(url, { 'if-none-match': String(next.headers.etag) })).statusCode).toBe(304);
+  });
+
+  test('has an ETag that shows neither the version nor which ranges have the same one', async () => {
+    store.version = async () => 'born.4.2';
+    const earlier = TYPES.replace(/\d+$/, String(NOW - 1));
+    const urls = [TYPES, earlier, TYPES.replace('/p/', '/q/')];
+    const tags = new Set<unknown>();
+    for (const url of urls) {
+      // The second response is kept, the third one is the kept one.
+      for (let time = 0; time < 3; time++) tags.add((await get(url)).headers.etag);
+    }
+    expect([...tags]).toEqual(urls.map(() => expect.stringMatching(/^W\/"[\w-]{22}"$/)));
+    store.version = async () => 'born.4.3';
+    for (const url of urls) tags.add((await get(url)).headers.etag);
+    expect(tags.size).toBe(2 * urls.length);
   });
 
   test('that has not changed is a 304', async () => {

@@ -1,5 +1,5 @@
 /** Response cache of the statistics queries: ETag per data version, compression, reuse of repeated queries. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
 import type { Range } from '../../statistics/range.ts';
@@ -16,24 +16,46 @@ const REQUESTED_HASHES = 65_536;
 const COMPRESSED_BYTES_MIN = 1_400;
 
 export interface Response {
-  /** The version of the counts in the range, or a hash of the content; null if the store does not know the version. */
-  version: string | null;
+  /** Null if the store does not know the version of the range. */
+  etag: string | null;
   body: Body;
   compressed: { [coding in ContentCoding]?: Buffer | Buffer[] };
 }
 
-type CachedResponse = Response & Range & { project: string };
+interface ProjectRange extends Range {
+  project: string;
+}
+
+/** `version`: that of the counts in the range. */
+type RangeResponse = Response & ProjectRange & { version: string | null };
+
+/**
+ * A response that depends only on the counts of a range. Versions depend on the changes of all projects, so the `ETag` is a
+ * hash: nobody can tell from it how many changes there were, or whether another range has any.
+ */
+export function rangeResponse(
+  { project, from, to }: ProjectRange,
+  version: string | null,
+  content: Body | object,
+): RangeResponse {
+  const etag = version === null ? null : etagOf(`${project} ${from} ${to} ${version}`);
+  return { project, from, to, version, etag, body: toBody(content), compressed: {} };
+}
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
 export function contentResponse(content: Body | object): Response {
   const body = toBytes(toBody(content));
-  const version = createHash('sha256').update(body).digest('base64url').slice(0, 22);
-  return { version, body, compressed: {} };
+  return { etag: etagOf(body), body, compressed: {} };
+}
+
+/** 132 bits. */
+function etagOf(hashed: Buffer | string): string {
+  return `W/"${hash('sha256', hashed, 'base64url').slice(0, 22)}"`;
 }
 
 export type Body = Buffer | SharedParts;
 
-export function toBody(content: Body | object): Body {
+function toBody(content: Body | object): Body {
   if (Buffer.isBuffer(content) || content instanceof SharedParts) return content;
   return Buffer.from(JSON.stringify(content));
 }
@@ -43,7 +65,7 @@ function toBytes(body: Body): Buffer {
 }
 
 export class ResponseCache {
-  readonly #responses = new BoundedCache<string, CachedResponse>({
+  readonly #responses = new BoundedCache<string, RangeResponse>({
     name: 'responses',
     entriesMax: CACHED_BYTES_MAX / RESPONSE_BYTES,
     weightMax: CACHED_BYTES_MAX,
@@ -58,12 +80,12 @@ export class ResponseCache {
   readonly #requested = new Uint32Array(REQUESTED_HASHES);
 
   /** The response to a request for the same URL. It is current if the version of its range is the same. */
-  get(request: FastifyRequest): CachedResponse | undefined {
+  get(request: FastifyRequest): RangeResponse | undefined {
     return isUncached(request) ? undefined : this.#responses.get(request.url);
   }
 
   /** Keeps the response if the URL was requested before. */
-  set(request: FastifyRequest, response: CachedResponse): void {
+  set(request: FastifyRequest, response: RangeResponse): void {
     if (isUncached(request) || response.version === null) return;
     if (this.#isRequestedAgain(request.url)) this.#responses.set(request.url, response);
   }
@@ -108,10 +130,9 @@ export function createSend(): (
   const negotiateBytes = createNegotiation(['br', 'gzip']);
   const negotiateParts = createNegotiation(['gzip', 'br']);
 
-  return ({ headers }, reply, { version, body, compressed }) => {
-    const etag = version === null ? undefined : `W/"${version}"`;
+  return ({ headers }, reply, { etag, body, compressed }) => {
     const known = headers['if-none-match'];
-    if (etag !== undefined && known !== undefined && isListed(etag, known)) {
+    if (etag !== null && known !== undefined && isListed(etag, known)) {
       return sendBytes(reply, 304, cacheHeaders(etag));
     }
     const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
@@ -147,7 +168,7 @@ async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buf
 }
 
 /** Caches must revalidate, and may not share the response: it is for callers who may read the project. */
-function cacheHeaders(etag: string | undefined): string[] {
+function cacheHeaders(etag: string | null): string[] {
   const vary = ['Vary', 'Accept-Encoding'];
-  return etag === undefined ? vary : [...vary, 'ETag', etag, 'Cache-Control', 'private, no-cache'];
+  return etag === null ? vary : [...vary, 'ETag', etag, 'Cache-Control', 'private, no-cache'];
 }

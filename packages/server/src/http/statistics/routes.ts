@@ -8,7 +8,8 @@ import { Admission } from './admission.ts';
 import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoute } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
-import { TimelineBlocks, type TimelineSeries } from './timeline-blocks.ts';
+import { TimelineBlocks } from './timeline-blocks.ts';
+import type { TimelineSeries } from './timeline-runs.ts';
 import { topCalls } from './top-calls.ts';
 
 export function statisticsRoutes(store: Store, now: () => number, admission = new Admission()): Route[] {

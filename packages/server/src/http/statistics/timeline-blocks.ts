@@ -5,22 +5,28 @@
  */
 import { BoundedCache } from '../../cache.ts';
 import { DAY_MS, gridEdges, intervalOf, type TimelineQuery } from '../../statistics/timeline.ts';
-import type { Selection, Store } from '../../store/store.ts';
-import { BytesPart, type Joined, JoinedPart, type Part, SharedParts } from '../shared-parts.ts';
-import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './timeline-json.ts';
+import { QueryTooLarge, type Store } from '../../store/store.ts';
+import { type Joined, JoinedPart, type Part, SharedParts } from '../shared-parts.ts';
+import { BLOCK_POINTS, type BlockText, blockText, ZeroTexts } from './block-text.ts';
+import { seriesJson, TIME_MAX, TIME_MIN } from './timeline-json.ts';
+import {
+  type CountedRuns,
+  contains,
+  countRuns,
+  type GridRange,
+  numbersOf,
+  type Points,
+  type TimelineSeries,
+  timeOf,
+} from './timeline-runs.ts';
 
-/**
- * Four hours of minutes, or ten days of hours. With more points, counting those of the newest block takes longer after each
- * change; with fewer, sending a day by minute takes longer: 38 us in 15 parts, 44 us in 28.
- */
-const BLOCK_POINTS = 240;
-/** About 100 timelines of a day by minute. */
+/** About 130 timelines of a day by minute. */
 const BLOCK_BYTES_MAX = 16_777_216;
 /** About 40 timelines of a day by minute. */
 const LATEST_BYTES_MAX = 8_388_608;
 /** The memory of the objects around the bytes of a block. */
 const BLOCK_OVERHEAD_BYTES = 1_024;
-/** The approximate memory of one series of a block. */
+/** The most memory that one series of a block usually takes. */
 const SERIES_BYTES = 10_240;
 /** A block counts as in use for this long after a query. Dashboards refresh more often. */
 const IN_USE_MS = 10_000;
@@ -34,49 +40,45 @@ const VIEW_CHARACTERS_MAX = 4_194_304;
 /** More than the number of blocks of minutes up to TIME_MAX. */
 const BLOCKS_PER_VIEW = 2 ** 21;
 
-/** The series of a call, and the text around their points. */
-export interface TimelineSeries {
-  name: string;
-  /** The text before each series. */
-  heads: readonly string[];
-  tail: string;
-  /** The counts of each series between neighbouring edges. */
-  count(query: Selection & { edges: readonly number[] }): Promise<readonly Float64Array[]>;
-}
-
 type GridQuery = TimelineQuery & { byDay?: boolean };
 
 interface Block {
   id: number;
   version: string;
   /** The change counter of the store when the version was last checked. */
-  changes: number | undefined;
+  changes: number;
   /** Monotonic milliseconds. */
   usedAt: number;
-  text: PointsText;
-  /** All points of each series. */
-  whole: Part[];
-  /** The points of each series that the latest range contained, if not all. */
-  cut: { from: number; to: number; parts: Part[] } | undefined;
+  /** The points that it has: all, or those that the range needed when they were counted. */
+  points: Points;
+  text: BlockText;
 }
 
-interface GridRange {
+interface ViewRange extends GridRange {
   view: number;
-  intervalMs: number;
-  /** The whole points before the last point of the range: times on the local clock, in intervals. */
-  first: number;
-  end: number;
-  /** The start of the range, the start and end of its whole points, and the end of the range. */
-  bounds: readonly [from: number, wholeFrom: number, wholeTo: number, to: number];
+}
+
+/** A block of a range. */
+interface Slot {
+  key: number;
+  /** The first point of the block. */
+  start: number;
+  /** The points that the range needs. */
+  needed: Points;
+  known: Block | undefined;
+  /** The current version. */
+  version: string;
+  /** The points to count. Undefined if those that are known are current. */
+  counted: Points | undefined;
 }
 
 /** The latest range of a view. */
 interface LatestRange {
-  /** As in GridRange. */
+  /** As in `GridRange`. */
   first: number;
   end: number;
   /** The change counter of the store when the points were counted. */
-  changes: number | undefined;
+  changes: number;
   /** When the blocks were looked up, in monotonic milliseconds. */
   checkedAt: number;
   /** In the order of time: lists of one part per series. */
@@ -102,9 +104,9 @@ export class TimelineBlocks {
     name: 'timeline_blocks',
     entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
     weightMax: BLOCK_BYTES_MAX,
-    // The compressed text of all points and that of the latest cut take up to a fifth each.
-    weight: ({ text: { bytes, starts } }) => BLOCK_OVERHEAD_BYTES + bytes.length * 1.4 + starts.byteLength,
+    weight: ({ text }) => BLOCK_OVERHEAD_BYTES + text.memoryBytes,
   });
+  readonly #zeros = new ZeroTexts();
   /**
    * By view. A view that is queried several times between two changes needs only this: a live day by minute takes 126 instead
    * of 141 us, joining included. The points are mostly those of the cached blocks, but may outlive them.
@@ -133,122 +135,134 @@ export class TimelineBlocks {
   }
 
   /**
-   * Undefined if the range is short, if the view is new, if its blocks do not fit into the cache, or if cached points change
-   * while others are counted.
+   * Undefined if the range is short, if the view is new, if its blocks do not fit into the cache, or if something changes while
+   * points are counted, unless all of them are still of one snapshot.
    */
   async #fromBlocks(timeline: TimelineSeries, query: GridQuery): Promise<SharedParts | undefined> {
     const { project, hosts, from, to, offsetMs, byDay = false } = query;
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
-    if (this.#store.versions === undefined || to - from < BLOCK_POINTS * intervalMs) return undefined;
+    if (this.#store.versions === undefined || this.#store.changes === undefined) return undefined;
+    if (to - from < BLOCK_POINTS * intervalMs) return undefined;
     const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${project}`, hosts);
     if (view === undefined) return undefined;
     const first = Math.ceil((from + offsetMs) / intervalMs);
     const end = Math.ceil((to + offsetMs) / intervalMs) - 1;
-    const range: GridRange = {
-      view,
-      intervalMs,
-      first,
-      end,
-      bounds: [from, first * intervalMs - offsetMs, end * intervalMs - offsetMs, to],
-    };
-    const changes = this.#store.changes?.();
+    const range: ViewRange = { view, project, hosts, from, to, intervalMs, offsetMs, first, end };
+    const changes = this.#store.changes();
     const now = this.#now();
     const latest = this.#latest.get(view);
     const isCurrent =
-      changes !== undefined &&
       latest?.first === first &&
       latest.end === end &&
       latest.changes === changes &&
       now - latest.checkedAt < CHECKED_MS;
-    if (!isCurrent) return this.#fromCheckedBlocks(timeline, query, range, latest, changes, now);
-    const edges = mergeEdges(range.bounds, [], intervalMs);
-    const counts = await timeline.count({ project, hosts, edges });
-    const changesNow = this.#store.changes?.();
-    if (changesNow !== changes)
-      return this.#fromCheckedBlocks(timeline, query, range, latest, changesNow, now);
+    if (!isCurrent) return this.#fromCheckedBlocks(timeline, range, latest, changes, now);
+    const cuts = await countRuns(timeline, range, []);
+    const changesNow = this.#store.changes();
+    if (changesNow !== changes) return this.#fromCheckedBlocks(timeline, range, latest, changesNow, now);
     if (latest.joined === undefined)
       joinOlder(
         latest,
         timeline.heads.map(() => ({})),
       );
-    return assemble(timeline, latest.points, range.bounds, edges, counts);
+    return assemble(timeline, range, latest.points, cuts);
   }
 
   /** Looks at each block, and counts those that have changed. */
   async #fromCheckedBlocks(
     timeline: TimelineSeries,
-    { project, hosts, offsetMs }: GridQuery,
-    { view, intervalMs, first, end, bounds }: GridRange,
+    range: ViewRange,
     before: LatestRange | undefined,
-    changes: number | undefined,
+    changes: number,
     now: number,
   ): Promise<SharedParts | undefined> {
-    // Only for the type: `#fromBlocks` has checked it.
-    if (this.#store.versions === undefined) return undefined;
-    const blockMs = BLOCK_POINTS * intervalMs;
-    const firstBlock = Math.floor(first / BLOCK_POINTS);
-    const endBlock = Math.ceil(end / BLOCK_POINTS);
-    const edges: number[] = [];
-    for (let block = firstBlock; block <= endBlock; block++) edges.push(block * blockMs - offsetMs);
-    if ((edges[0] ?? 0) < TIME_MIN || (edges.at(-1) ?? 0) > TIME_MAX) return undefined;
-
-    const keyOf = (i: number) => view * BLOCKS_PER_VIEW + firstBlock + i;
-    const known = edges.slice(1).map((_, i) => this.#blocks.get(keyOf(i)));
+    const slots = this.#slotsOf(range);
+    if (!hasWritableTimes(range, slots)) return undefined;
     // Usually many queries come between two changes, and comparing one number shows that no block has changed.
-    const isCurrent = changes !== undefined && known.every((block) => block?.changes === changes);
-    const versions = isCurrent
-      ? known.map((block) => block?.version)
-      : await this.#store.versions({ project, edges });
-    const cached = known.map((block, i) => (block?.version === versions[i] ? block : undefined));
-    for (const block of cached) {
-      if (block === undefined) continue;
-      block.changes = changes;
-      block.usedAt = now;
-    }
-    const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
-    const missing = known.filter((block) => block === undefined).length;
-    if (missing > 0 && this.#isInUse(missing * timeline.heads.length * SERIES_BYTES, now)) return undefined;
-    const finer = mergeEdges(bounds, stale, intervalMs);
-    const counts = await timeline.count({ project, hosts, edges: finer });
-    if (changes === undefined || this.#store.changes?.() !== changes) {
-      const versionsNow = await this.#store.versions({ project, edges });
-      // Otherwise a batch could be in some points of the response and missing from others.
-      if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
-    }
-
-    const blocks = cached.map((block, i) => {
-      if (block !== undefined) return block;
-      const start = edges[i] ?? 0;
-      const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
-      const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
-      const text = pointsText(ends, series);
-      const whole = partsOf(text, 0, BLOCK_POINTS);
-      const version = versions[i] ?? '';
-      const id = ++this.#lastBlock;
-      const added: Block = { id, version, changes, usedAt: now, text, whole, cut: undefined };
-      this.#blocks.set(keyOf(i), added);
-      return added;
+    const isCurrent = slots.every(({ known }) => known?.changes === changes);
+    const points = pointsToCount(slots, isCurrent ? undefined : await this.#versionsOf(range, slots));
+    if (this.#refuses(timeline, slots, now)) return undefined;
+    const counted = await countRuns(timeline, range, points).catch((error) => {
+      // The range alone may be small enough.
+      if (error instanceof QueryTooLarge && !points.every((one) => contains(range, one))) return undefined;
+      throw error;
     });
-    const points = blocks.map((block, i) => {
-      const from = i === 0 ? first - firstBlock * BLOCK_POINTS : 0;
-      const to = i === blocks.length - 1 ? end - (endBlock - 1) * BLOCK_POINTS : BLOCK_POINTS;
-      return cutBlock(block, from, to);
-    });
-    const older = blocks.slice(0, -1).map(({ id }) => id);
-    const latest: LatestRange = { first, end, changes, checkedAt: now, points, older, joined: undefined };
-    if (before?.joined && before.first === first && isEqual(before.older, older))
+    if (counted === undefined) return undefined;
+    if (this.#store.changes?.() !== changes && (await this.#isTorn(range, slots, counted))) return undefined;
+    const latest = this.#keepBlocks(range, slots, counted, changes, now);
+    if (before?.joined && before.first === range.first && isEqual(before.older, latest.older))
       joinOlder(latest, before.joined);
-    this.#latest.set(view, latest);
-    return assemble(timeline, latest.points, bounds, finer, counts);
+    this.#latest.set(range.view, latest);
+    return assemble(timeline, range, latest.points, counted);
+  }
+
+  #slotsOf({ view, first, end }: ViewRange): Slot[] {
+    const slots: Slot[] = [];
+    for (let number = Math.floor(first / BLOCK_POINTS); number * BLOCK_POINTS < end; number++) {
+      const start = number * BLOCK_POINTS;
+      const key = view * BLOCKS_PER_VIEW + number;
+      const needed = { first: Math.max(start, first), end: Math.min(start + BLOCK_POINTS, end) };
+      slots.push({ key, start, needed, known: this.#blocks.get(key), version: '', counted: undefined });
+    }
+    return slots;
+  }
+
+  async #versionsOf(range: ViewRange, slots: readonly Slot[]): Promise<string[]> {
+    const edges = blockEdges(range, slots);
+    return (await this.#store.versions?.({ project: range.project, edges })) ?? [];
   }
 
   /**
-   * Whether new blocks would evict some that are in use. If there are more views than fit, each would evict the others, and
-   * no block would ever be reused: creating them takes three times as long as the plain response. Some are created anyway, so
-   * that views that are queried often replace others.
+   * Whether the response may have only a part of a change that was made meanwhile. What one query counted is of one snapshot.
+   * If the other blocks have not changed, the whole response is of that snapshot.
    */
-  #isInUse(bytes: number, now: number): boolean {
-    const oldest = this.#blocks.evictedBy(bytes);
+  async #isTorn(range: ViewRange, slots: readonly Slot[], { isOneSnapshot }: CountedRuns): Promise<boolean> {
+    if (!isOneSnapshot) return true;
+    const versions = await this.#versionsOf(range, slots);
+    return slots.some(({ version, counted }, i) => counted === undefined && version !== versions[i]);
+  }
+
+  /** Keeps the blocks that were counted. Returns the range, made of these and of those that were known. */
+  #keepBlocks(
+    range: ViewRange,
+    slots: readonly Slot[],
+    counted: CountedRuns,
+    changes: number,
+    now: number,
+  ): LatestRange {
+    const ids: number[] = [];
+    const points: (readonly Part[])[] = [];
+    for (const slot of slots) {
+      const block = slot.counted ? this.#create(range, slot, slot.counted, counted) : slot.known;
+      if (block === undefined) throw new Error('a block is neither known nor counted');
+      block.changes = changes;
+      block.usedAt = now;
+      ids.push(block.id);
+      points.push(block.text.parts(slot.needed.first - slot.start, slot.needed.end - slot.start));
+    }
+    const { first, end } = range;
+    return { first, end, changes, checkedAt: now, points, older: ids.slice(0, -1), joined: undefined };
+  }
+
+  #create(range: ViewRange, { key, start, version }: Slot, points: Points, counted: CountedRuns): Block {
+    const { first, end } = points;
+    const ends = Array.from({ length: end - first }, (_, i) => timeOf(range, first + i + 1));
+    const zeros = this.#zeros.of(timeOf(range, start), range.intervalMs);
+    const text = blockText(first - start, ends, numbersOf(counted, points), zeros);
+    const block: Block = { id: ++this.#lastBlock, version, changes: 0, usedAt: 0, points, text };
+    this.#blocks.set(key, block);
+    return block;
+  }
+
+  /**
+   * Whether the range gets no blocks, because new ones would evict some that are in use. If there are more views than fit, each
+   * would evict the others, and no block would ever be reused: creating them takes three times as long as the plain response.
+   * Some are created anyway, so that views that are queried often replace others.
+   */
+  #refuses({ heads }: TimelineSeries, slots: readonly Slot[], now: number): boolean {
+    let missing = 0;
+    for (const { known } of slots) if (known === undefined) missing++;
+    const oldest = this.#blocks.evictedBy(missing * heads.length * SERIES_BYTES);
     if (oldest === undefined || now - oldest.usedAt >= IN_USE_MS) return false;
     return ++this.#refused % CREATED_OF_REFUSED !== 0;
   }
@@ -277,62 +291,31 @@ export async function plainJson(
   return seriesJson(edges.slice(1), series, tail);
 }
 
-/** The edges of all points of the stale blocks, and the bounds in between. */
-function mergeEdges(bounds: readonly number[], staleStarts: readonly number[], intervalMs: number): number[] {
-  const edges: number[] = [];
-  const add = (edge: number) => {
-    if (edges.at(-1) !== edge) edges.push(edge);
-  };
-  let next = 0;
-  const addBoundsUntil = (time: number) => {
-    for (; next < bounds.length && (bounds[next] ?? 0) <= time; next++) add(bounds[next] ?? 0);
-  };
-  for (const start of staleStarts) {
-    for (let point = 0; point <= BLOCK_POINTS; point++) {
-      const edge = start + point * intervalMs;
-      addBoundsUntil(edge);
-      add(edge);
-    }
-  }
-  addBoundsUntil(Number.POSITIVE_INFINITY);
+/** The times at which the blocks begin, and the end of the last one. */
+function blockEdges(range: GridRange, slots: readonly Slot[]): number[] {
+  const edges = slots.map(({ start }) => timeOf(range, start));
+  edges.push(timeOf(range, (slots.at(-1)?.start ?? 0) + BLOCK_POINTS));
   return edges;
 }
 
-/** Sums the counts between finer edges for points from `start` to each of `ends`. */
-function sumPoints(
-  edges: readonly number[],
-  counts: Float64Array,
-  start: number,
-  ends: readonly number[],
-): Float64Array {
-  const first = edges.indexOf(start);
-  // The edges are exactly those of the points, so there is nothing to add up.
-  if (edges[first + ends.length] === ends[ends.length - 1])
-    return counts.subarray(first, first + ends.length);
-  const sums = new Float64Array(ends.length);
-  let i = first;
-  for (const [point, end] of ends.entries()) {
-    let sum = 0;
-    for (; (edges[i] ?? end) < end; i++) sum += counts[i] ?? 0;
-    sums[point] = sum;
-  }
-  return sums;
+function hasWritableTimes(range: GridRange, slots: readonly Slot[]): boolean {
+  const [start = 0, end = 0] = [slots[0]?.start, slots.at(-1)?.start];
+  return timeOf(range, start) >= TIME_MIN && timeOf(range, end + BLOCK_POINTS) <= TIME_MAX;
 }
 
-/** The points of each series from `from` to before `to`, as one part. */
-function partsOf({ bytes, starts }: PointsText, from: number, to: number): Part[] {
-  const parts: Part[] = [];
-  for (let series = 0; series < starts.length; series += BLOCK_POINTS + 1) {
-    parts.push(new BytesPart(bytes.subarray(starts[series + from], starts[series + to])));
+/** The points to count, by block. `versions`: those of the blocks now; undefined if none has changed. */
+function pointsToCount(slots: readonly Slot[], versions: readonly string[] | undefined): Points[] {
+  const points: Points[] = [];
+  for (let i = 0; i < slots.length; i++) {
+    const slot = slots[i] as Slot;
+    const { start, needed, known } = slot;
+    slot.version = (versions ? versions[i] : known?.version) ?? '';
+    if (known?.version !== slot.version) slot.counted = needed;
+    // Ranges of this view need different points of the block, so it gets all.
+    else if (!contains(known.points, needed)) slot.counted = { first: start, end: start + BLOCK_POINTS };
+    if (slot.counted) points.push(slot.counted);
   }
-  return parts;
-}
-
-function cutBlock(block: Block, from: number, to: number): Part[] {
-  if (from === 0 && to === BLOCK_POINTS) return block.whole;
-  if (block.cut?.from !== from || block.cut.to !== to)
-    block.cut = { from, to, parts: partsOf(block.text, from, to) };
-  return block.cut.parts;
+  return points;
 }
 
 function isEqual(some: readonly number[], others: readonly number[]): boolean {
@@ -355,29 +338,26 @@ function joinOlder(latest: LatestRange, joined: readonly Joined[]): void {
   latest.points = [parts, ...latest.points.slice(-1)];
 }
 
-/** Puts a response together. The first and last point, which the range cuts, are summed up from `counts` between `edges`. */
+/** Puts a response together: the points between those that the range cuts. */
 function assemble(
   { heads, tail }: TimelineSeries,
+  range: GridRange,
   points: readonly (readonly Part[])[],
-  [from, wholeFrom, wholeTo, to]: GridRange['bounds'],
-  edges: readonly number[],
-  counts: readonly Float64Array[],
+  { firstCut, lastCut }: CountedRuns,
 ): SharedParts {
+  const firstEnd = timeOf(range, range.first);
   const parts: (Part | string)[] = [];
   let before = '';
   for (let series = 0; series < heads.length; series++) {
-    const ofSeries = counts[series] ?? new Float64Array(0);
-    const cut = from === wholeFrom ? '' : `${pointText(edges, ofSeries, from, wholeFrom)},`;
-    parts.push(before + heads[series] + cut);
+    const first = firstCut ? `${pointText(firstEnd, firstCut[series])},` : '';
+    parts.push(before + heads[series] + first);
     for (const list of points) parts.push(list[series] ?? '');
-    before = pointText(edges, ofSeries, wholeTo, to);
+    before = pointText(range.to, lastCut[series]);
   }
   parts.push(before + tail);
   return new SharedParts(parts);
 }
 
-function pointText(edges: readonly number[], counts: Float64Array, from: number, to: number): string {
-  let num = 0;
-  for (let i = edges.indexOf(from); (edges[i] ?? to) < to; i++) num += counts[i] ?? 0;
-  return `{"time":${to},"num":${num}}`;
+function pointText(time: number, num = 0): string {
+  return `{"time":${time},"num":${num}}`;
 }

@@ -2,7 +2,6 @@
  * Serializes timelines, four bytes at a time (docs/decisions/0012). A day by minute is 91 KB of JSON, which takes this
  * writer 40 to 120 us, string concatenation 400 us and JSON.stringify 1,200 us; the rest of the request takes 250 us.
  */
-import type { KeyedTimeline } from '../../statistics/overview.ts';
 
 /** Times of 13 digits are those from 2001 to 2286. */
 export const TIME_MIN = 1e12;
@@ -11,6 +10,8 @@ export const TIME_MAX = 1e13 - 1;
 /** A point is `{"time":`, 13 digits, `,"num":`, the count and `},`: all but the count and the end are seven words. */
 const POINT_HEAD_BYTES = 28;
 const POINT_END_BYTES = 2;
+/** The length of a point with one digit, and the comma. */
+export const ZERO_POINT_BYTES = POINT_HEAD_BYTES + 1 + POINT_END_BYTES;
 const WORD_TI = word('{"ti');
 const WORD_ME = word('me":');
 const WORD_COMMA = word('0,"n');
@@ -21,57 +22,50 @@ const POINT_END = 0x2c7d; // `},`
 const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
 const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
 
-/** `[{"key":"ACCESS","timeline":[...]},...]`. Keys need no escapes. */
-export function keyedTimelineJson({ ends, series }: KeyedTimeline): Buffer {
-  const { heads, tail } = keyedTexts(series.map(({ key }) => key));
-  const parts = series.map(({ counts }, i) => ({ head: heads[i] ?? '', counts }));
-  return seriesJson(ends, parts, tail);
-}
-
-/** The texts before and after the points of series with keys. */
+/** The texts before and after the points of series with keys: `[{"key":"ACCESS","timeline":[...]},...]`. Keys need no escapes. */
 export function keyedTexts(keys: readonly string[]): { heads: string[]; tail: string } {
   const heads = keys.map((key, i) => `${i === 0 ? '[' : ']},'}{"key":"${key}","timeline":[`);
   return { heads, tail: ']}]' };
 }
 
-/**
- * The points of several series, with a comma after each. With n points, point i of series s is from
- * `starts[s * (n + 1) + i]` to `starts[s * (n + 1) + i + 1]`.
- */
+/** Points with a comma after each. */
 export interface PointsText {
   bytes: Buffer;
-  starts: Uint32Array;
+  /** Of each point, and the end of the last one. Undefined if all points have the length ZERO_POINT_BYTES. */
+  starts: Uint32Array | undefined;
 }
 
 /** Only for times from TIME_MIN to TIME_MAX. */
-export function pointsText(ends: readonly number[], series: readonly Float64Array[]): PointsText {
-  const digitsMax = series.reduce((sum, counts) => sum + String(largest(counts)).length, 0);
-  const fixedBytes = series.length * (POINT_HEAD_BYTES + POINT_END_BYTES);
+export function pointsText(ends: readonly number[], counts: Float64Array): PointsText {
+  const most = largest(counts);
+  const pointBytesMax = POINT_HEAD_BYTES + String(most).length + POINT_END_BYTES;
   // The last count is written with up to three bytes more.
-  const bytes = Buffer.allocUnsafeSlow(ends.length * (fixedBytes + digitsMax) + 4);
+  const bytes = Buffer.allocUnsafeSlow(ends.length * pointBytesMax + 4);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const starts = new Uint32Array(series.length * (ends.length + 1));
-  let at = 0;
-  for (const [i, counts] of series.entries()) {
-    const first = i * (ends.length + 1);
-    at = writeSeries(view, at, ends, counts, starts.subarray(first));
-    starts[first + ends.length] = at;
-  }
+  const starts = most < 10 ? undefined : new Uint32Array(ends.length + 1);
+  const end = writeSeries(view, 0, ends, counts, starts);
+  if (starts) starts[ends.length] = end;
   return { bytes, starts };
 }
 
-interface Part {
+/** The points from `from` to before `to`. */
+export function slice({ bytes, starts }: PointsText, from: number, to: number): Buffer {
+  if (starts === undefined) return bytes.subarray(from * ZERO_POINT_BYTES, to * ZERO_POINT_BYTES);
+  return bytes.subarray(starts[from], starts[to]);
+}
+
+interface Series {
   /** The text before the points. */
   head: string;
   counts: Float64Array;
 }
 
-export function seriesJson(ends: readonly number[], parts: readonly Part[], tail: string): Buffer {
+export function seriesJson(ends: readonly number[], series: readonly Series[], tail: string): Buffer {
   const [first = 0, last = 0] = [ends[0], ends.at(-1)];
-  if (first < TIME_MIN || last > TIME_MAX) return stringify(ends, parts, tail);
-  const largestOf = parts.map(({ counts }) => largest(counts));
+  if (first < TIME_MIN || last > TIME_MAX) return stringify(ends, series, tail);
+  const largestOf = series.map(({ counts }) => largest(counts));
   let bytesMax = tail.length + 4;
-  for (const [i, { head }] of parts.entries()) {
+  for (const [i, { head }] of series.entries()) {
     const pointBytesMax = POINT_HEAD_BYTES + String(largestOf[i]).length + POINT_END_BYTES;
     bytesMax += head.length + ends.length * pointBytesMax;
   }
@@ -79,7 +73,7 @@ export function seriesJson(ends: readonly number[], parts: readonly Part[], tail
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   let at = 0;
   let oneDigitStart: number | undefined;
-  for (const [i, { head, counts }] of parts.entries()) {
+  for (const [i, { head, counts }] of series.entries()) {
     const start = at + bytes.write(head, at, 'latin1');
     const hasOneDigit = (largestOf[i] ?? 0) < 10;
     // Each series ends with a comma, which the next text overwrites.
@@ -94,8 +88,8 @@ export function seriesJson(ends: readonly number[], parts: readonly Part[], tail
   return bytes.subarray(0, at + bytes.write(tail, at, 'latin1'));
 }
 
-function stringify(ends: readonly number[], parts: readonly Part[], tail: string): Buffer {
-  const texts = parts.map(({ head, counts }) => {
+function stringify(ends: readonly number[], series: readonly Series[], tail: string): Buffer {
+  const texts = series.map(({ head, counts }) => {
     const points = ends.map((time, i) => JSON.stringify({ time, num: counts[i] }));
     return `${head}${points.join(',')}`;
   });
@@ -104,11 +98,10 @@ function stringify(ends: readonly number[], parts: readonly Part[], tail: string
 
 /** Copies a series whose counts have one digit. Returns the position after the last point. */
 function copySeries(bytes: Buffer, from: number, to: number, counts: Float64Array): number {
-  const pointBytes = POINT_HEAD_BYTES + 1 + POINT_END_BYTES;
-  const length = counts.length * pointBytes;
+  const length = counts.length * ZERO_POINT_BYTES;
   bytes.copyWithin(to, from, from + length);
   // The comma after the last point is already overwritten.
-  for (let i = 0, at = to + POINT_HEAD_BYTES; i < counts.length; i++, at += pointBytes) {
+  for (let i = 0, at = to + POINT_HEAD_BYTES; i < counts.length; i++, at += ZERO_POINT_BYTES) {
     bytes[at] = 0x30 + (counts[i] ?? 0);
   }
   return to + length;
