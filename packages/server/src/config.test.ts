@@ -38,6 +38,24 @@ describe('service options', () => {
     ]);
   });
 
+  test('are shown without credentials and without the query of a URL', () => {
+    for (const [name, value] of [
+      ['publicUrl', 'https://waf.example.com/?token=sesame'],
+      ['publicUrl', 'waf.example.com?token=sesame'],
+      ['publicUrl', 'https://waf.example.com/#sesame'],
+      ['publicUrl', 'https://open:sesame@waf.example.com/?token=sesame'],
+      ['clickhouseUrl', 'http://127.0.0.1:8123/?password=x&key=sesame,http://127.0.0.1:8124/?key=sesame'],
+    ] as const) {
+      const [problem = ''] = problems({ data: 'x', [name]: value });
+      expect(problem).toMatch(/ is '[^']*\?\*\*\*', but must /);
+      expect(problem).not.toContain('sesame');
+    }
+    const env = { WAFSTAT_PUBLIC_URL: 'https://waf.example.com/?token=sesame' };
+    expect(problems({ data: 'x' }, env)).toEqual([
+      "WAFSTAT_PUBLIC_URL is 'https://waf.example.com/?***', but must be a URL without '?' and '#', like https://waf.example.com",
+    ]);
+  });
+
   test('of ClickHouse must be consistent, use TLS beyond loopback, and contain no password', () => {
     const postgresUrl = 'postgres://waf@127.0.0.1/statistics';
     const near = { data: 'x', store: 'clickhouse', postgresUrl, clickhouseUrl: 'http://127.0.0.1:8123' };

@@ -153,6 +153,14 @@ export const SERVER_OPTIONS = {
   }),
 };
 
+/** What is counted and kept: `serve`, `ingest` and `follow` must agree on it. */
+export const COUNTING_OPTIONS = {
+  retention: SERVER_OPTIONS.retention,
+  hostsMax: SERVER_OPTIONS.hostsMax,
+  sourcesMax: SERVER_OPTIONS.sourcesMax,
+  ...TOP_LIST_OPTIONS,
+};
+
 export const IDENTITY_OPTIONS = grouped('Keystone options:', {
   identityUrl: setting(
     '--identity-url <url>',

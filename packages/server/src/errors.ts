@@ -19,9 +19,15 @@ export const ERRORS = {
     when: 'the store, PostgreSQL or Keystone does not respond, or the service is overloaded or cannot write; `Retry-After` says when to retry',
   },
   'WAF.7001': { status: 413, when: 'the request body is too large' },
-  'WAF.9001': { status: 401, when: 'credentials are missing, wrong or expired' },
+  'WAF.9001': {
+    status: 401,
+    when: 'credentials are missing, wrong or expired; `X-Token-Refusal` says why a token is refused',
+  },
   'WAF.9002': { status: 403, when: 'the caller lacks the permission for this call or project' },
 } as const;
+
+/** The response header that tells programs why a token is refused: a TokenRefusal. */
+export const TOKEN_REFUSAL_HEADER = 'X-Token-Refusal';
 
 export type ErrorCode = keyof typeof ERRORS;
 

@@ -1,9 +1,9 @@
 /** The only file that knows the process: arguments, streams, signals, and exit. */
 import { writeSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { runProgram } from './cli/program.ts';
 import { keepTickShape } from './cli/tick-shape.ts';
 import type { LogStream } from './log-stream.ts';
+import { afterRunning } from './running-time.ts';
 
 /** How long the process may take to exit once everything is closed. */
 const EXIT_MS_MAX = 500;
@@ -65,13 +65,15 @@ async function run(): Promise<void> {
     stop: stopping.signal,
   });
   const flushed = opened.log?.flush().then(() => true);
-  if (flushed && !(await Promise.race([flushed, sleep(FLUSH_MS_MAX, false, { ref: false })]))) killSelf();
+  const late = () =>
+    new Promise<false>((resolve) => afterRunning(FLUSH_MS_MAX, () => resolve(false)).unref());
+  if (flushed && !(await Promise.race([flushed, late()]))) killSelf();
   process.exitCode = status;
   // The channel to the parent would keep a worker alive.
   process.channel?.unref();
   // A write that waits for the lock of a stopped process keeps this process alive, and process.exit() would wait, too.
-  setTimeout(() => {
+  afterRunning(EXIT_MS_MAX, () => {
     process.removeAllListeners('SIGTERM');
     process.kill(process.pid, 'SIGTERM');
-  }, EXIT_MS_MAX).unref();
+  }).unref();
 }

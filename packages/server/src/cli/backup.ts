@@ -17,6 +17,7 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { AUDIT_FILE } from '../audit/audit-file.ts';
 import { DIRECTORY } from '../config.ts';
 import { openReadOnly } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
@@ -147,9 +148,34 @@ async function copyDirectory(from: string, to: string): Promise<void> {
   for (const file of [statisticsFile(from), identityFile(from)]) {
     if (existsSync(file)) await copyDataFile(file, join(to, basename(file)));
   }
-  for (const name of readdirSync(from)) {
-    if (/\.mdb|\.unfinished/.test(name) || !lstatSync(join(from, name)).isFile()) continue;
-    copyFileSync(join(from, name), join(to, name));
+  copyOtherFiles(from, to);
+}
+
+/**
+ * The audit trail may be rotated meanwhile. So its newest file is copied last, and again if there are new files after that.
+ * Tests replace `list`.
+ */
+export function copyOtherFiles(from: string, to: string, list = () => readdirSync(from)): void {
+  const copied = new Set<string>();
+  for (;;) {
+    const isNew = (name: string) => !copied.has(name) && !/\.mdb|\.unfinished/.test(name);
+    const names = list().filter(isNew);
+    if (names.length === 0) return;
+    for (const name of [...names.filter((each) => each !== AUDIT_FILE), AUDIT_FILE]) {
+      copied.add(name);
+      // It may be an archive by now, which is copied with the other files.
+      if (name === AUDIT_FILE) rmSync(join(to, name), { force: true });
+      copyIfFile(join(from, name), join(to, name));
+    }
+  }
+}
+
+function copyIfFile(from: string, to: string): void {
+  try {
+    if (lstatSync(from).isFile()) copyFileSync(from, to);
+  } catch (error) {
+    // Rotated or deleted since it was listed.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
 }
 

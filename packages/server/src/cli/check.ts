@@ -1,10 +1,12 @@
 /** `serve --check`: finds what would keep the service from starting, all at once, and changes nothing. */
 import { X509Certificate } from 'node:crypto';
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
+import { request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { dirname, resolve } from 'node:path';
 import { type ListenAddress, SERVICE_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { TOKEN_REFUSAL_HEADER } from '../errors.ts';
+import type { TokenRefusal } from '../identity/authenticator.ts';
 import { WrongMasterKey } from '../identity/errors.ts';
 import { inspectLmdbIdentity } from '../identity/lmdb-identity.ts';
 import { deriveKey, masterKeyFingerprint } from '../identity/secrets.ts';
@@ -15,7 +17,9 @@ import { type Io, printLine, UserError, userMessage } from './command.ts';
 import {
   checkFile,
   checkNoStatistics,
+  checkNotForeign,
   checkStatisticsFile,
+  type FileSettings,
   fileExists,
   identityFile,
   isInitialised,
@@ -95,7 +99,7 @@ export async function inspectService(
   if (store !== undefined && isComplete && isValid([...Object.keys(STORE_OPTIONS), 'data'])) {
     const complete = values as ServiceValues;
     if (data !== undefined && (!isRemote || store === 'lmdb'))
-      await checkDirectory(data, { isRemote, isEmbedded: store === 'lmdb' }, io, findings, attempt);
+      await checkDirectory(data, values, { isRemote, isEmbedded: store === 'lmdb' }, io, findings, attempt);
     if (store === 'postgres' || (store === 'clickhouse' && data === undefined && !isRemote))
       await attempt(() => checkPostgres(complete, isRemote, io, findings));
     if (store === 'clickhouse') await attempt(() => checkClickHouse(complete, io, findings));
@@ -169,7 +173,7 @@ async function isServiceToReplace(
   io: Io,
 ): Promise<boolean> {
   const secure = values.tlsCert !== undefined;
-  if (isRemote) return (await responseOf(address, secure, '/healthz')).startsWith('{"status":"ok"}');
+  if (isRemote) return (await responseOf(address, secure, '/healthz')).body.startsWith('{"status":"ok"}');
   // Other checks report what is wrong with the key.
   const key = await installedMasterKey(values, io).catch(() => null);
   if (key === null) return false;
@@ -179,8 +183,9 @@ async function isServiceToReplace(
     { domain_id: 'check' },
     0,
   );
-  const response = await responseOf(address, secure, '/v3/auth/catalog', { 'X-Auth-Token': text });
-  return response.includes('the token in X-Auth-Token has expired');
+  const { headers } = await responseOf(address, secure, '/v3/auth/catalog', { 'X-Auth-Token': text });
+  const expired: TokenRefusal = 'expired';
+  return headers[TOKEN_REFUSAL_HEADER.toLowerCase()] === expired;
 }
 
 async function installedMasterKey(values: Partial<ServiceValues>, io: Io): Promise<Buffer | null> {
@@ -196,13 +201,13 @@ async function installedMasterKey(values: Partial<ServiceValues>, io: Io): Promi
   }
 }
 
-/** The beginning of the body; empty without a response. */
+/** The headers and the beginning of the body; empty without a response. */
 function responseOf(
   { host, port }: ListenAddress,
   secure: boolean,
   path: string,
   headers: Record<string, string> = {},
-): Promise<string> {
+): Promise<{ headers: IncomingHttpHeaders; body: string }> {
   const options = {
     host: host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host,
     port,
@@ -215,13 +220,13 @@ function responseOf(
       { ...options, timeout: PROBE_MS_MAX, ...(secure && { rejectUnauthorized: false }) },
       (response) => {
         response.setEncoding('utf8').once('data', (text: string) => {
-          done(text);
+          done({ headers: response.headers, body: text });
           sent.destroy();
         });
-        response.once('end', () => done(''));
+        response.once('end', () => done({ headers: response.headers, body: '' }));
       },
     );
-    sent.on('timeout', () => sent.destroy()).on('error', () => done(''));
+    sent.on('timeout', () => sent.destroy()).on('error', () => done({ headers: {}, body: '' }));
     sent.end();
   });
 }
@@ -246,17 +251,21 @@ async function checkRemoteIdentity(values: ServiceValues, io: Io): Promise<void>
 
 async function checkDirectory(
   directory: string,
+  settings: FileSettings,
   { isRemote, isEmbedded }: { isRemote: boolean; isEmbedded: boolean },
   io: Io,
   { notes }: Findings,
   attempt: Attempt,
 ): Promise<void> {
-  let exists = false;
+  let isUsable = false;
   await attempt(() => {
     checkWritable(directory);
-    exists = fileExists(directory);
+    checkNotForeign(directory, settings);
+    isUsable = true;
   });
-  if (!exists) return void notes.push(`${directory} does not exist: the first start creates it`);
+  if (!isUsable) return;
+  if (!fileExists(directory))
+    return void notes.push(`${directory} does not exist: the first start creates it`);
   await attempt(() => void notes.push(...tightenModes(directory, { dryRun: true })));
   await attempt(() => new FreeSpace(directory).check());
   let knownId: number | undefined;

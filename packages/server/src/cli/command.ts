@@ -1,9 +1,10 @@
 /** What a command is, and how commands print. */
 import { createRequire } from 'node:module';
 import type { Readable, Writable } from 'node:stream';
+import { text as readAll } from 'node:stream/consumers';
 import type { LogStream } from '../log-stream.ts';
 import { printable } from '../printable.ts';
-import type { Environment, Options, Source, Values } from './options.ts';
+import type { Environment, Given, Options, Source, Values } from './options.ts';
 
 export const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as {
   version: string;
@@ -39,8 +40,14 @@ interface Definition<O extends Options> {
     source: Source<NoInfer<O>>,
     io: Io,
   ): Promise<readonly string[]>;
-  /** Resolves to the exit status. */
-  run(values: Values<NoInfer<O>>, operands: string[], io: Io, source: Source<NoInfer<O>>): Promise<number>;
+  /** Resolves to the exit status. `given` has the texts of options that are not left to their default. */
+  run(
+    values: Values<NoInfer<O>>,
+    operands: string[],
+    io: Io,
+    source: Source<NoInfer<O>>,
+    given: Given,
+  ): Promise<number>;
 }
 
 /** A definition whose types are no longer known: program.ts passes to `run` what it read for `options`. */
@@ -90,6 +97,21 @@ async function isUserError(error: unknown): Promise<boolean> {
     (await import('../store/store.ts')).StoreUnavailable,
   ];
   return kinds.some((kind) => error instanceof kind);
+}
+
+/** Standard input. A stop closes it, because a terminal or a pipe may stay silent: reading it then fails. */
+export function openStdin({ stdin, stop }: Io): Io['stdin'] {
+  if (stop.aborted) stdin.destroy();
+  stop.addEventListener('abort', () => stdin.destroy(), { once: true });
+  return stdin;
+}
+
+/** A password or a key, which is all of standard input. */
+export async function readStdin(io: Io): Promise<string> {
+  const content = await readAll(openStdin(io)).catch((error) => {
+    throw io.stop.aborted ? new UserError('stopped') : error;
+  });
+  return content.replace(/\r?\n$/, '');
 }
 
 /** Escapes control characters: names come from logs and requests. */

@@ -1,9 +1,20 @@
 /** The files of a data directory: identity, statistics, master key and audit trail. */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { userInfo } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative, resolve, sep } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
 import { DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
+import { AlreadyInitialised } from '../identity/errors.ts';
 import { type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
@@ -16,6 +27,24 @@ const MASTER_KEY_FILE = 'master.key';
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
+/**
+ * What may be in a directory that becomes a data directory: a new volume has lost+found, network file systems and shells
+ * add hidden files, the units of systemd and of the container put the first password there, and operators may put a JSON file
+ * with the categories of rules there.
+ */
+const EXPECTED_FILE =
+  /^(?:\..*|lost\+found|(?:identity|statistics)\.mdb.*|master\.key.*|audit\.log(?:\..*)?|initial-password|.+\.json)$/;
+
+const FILE_SETTINGS = [
+  'tlsCert',
+  'tlsKey',
+  'initialPasswordFile',
+  'identityPasswordFile',
+  'postgresPasswordFile',
+  'clickhousePasswordFile',
+] as const;
+/** Settings that are paths of files. Operators may keep these in the data directory. */
+export type FileSettings = { [name in (typeof FILE_SETTINGS)[number]]?: string | undefined };
 
 export type CommandContext = Pick<Io, 'env' | 'now'>;
 
@@ -63,31 +92,70 @@ export function fileExists(path: string): boolean {
   }
 }
 
-/** The directory counts as initialised only after `bootstrap`. */
+/** Throws if the directory belongs to other programs: the files and the mode of a data directory would disturb them. */
+export function checkNotForeign(directory: string, settings: FileSettings): void {
+  if (!fileExists(directory) || isInitialised(directory) || fileExists(statisticsFile(directory))) return;
+  const real = (path: string) => (fileExists(path) ? realpathSync(path) : resolve(path));
+  const named = FILE_SETTINGS.flatMap((name) => settings[name] ?? []).flatMap((path) =>
+    // The path as given, and as the target of links.
+    [relative(resolve(directory), resolve(path)), relative(real(directory), real(path))].map(
+      (inside) => inside.split(sep)[0],
+    ),
+  );
+  const foreign = readdirSync(directory)
+    .sort()
+    .find((name) => !EXPECTED_FILE.test(name) && !named.includes(name));
+  if (foreign === undefined) return;
+  throw new UserError(
+    `${directory} is not empty, and not a wafstat data directory: it contains ${foreign}. ` +
+      `Use a new or empty directory, such as ${join(directory, 'wafstat')}`,
+  );
+}
+
+/** With its parents. Node.js' own `recursive` never returns for a directory in /proc. */
+export function createDirectory(directory: string): void {
+  const path = resolve(directory);
+  if (fileExists(path)) return;
+  createDirectory(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // Another process was faster.
+    if (code === 'EEXIST' && fileExists(path)) return;
+    if (code === 'ENOENT') throw new UserError(`cannot create ${path}: use another path`);
+    throw error;
+  }
+}
+
+/** The directory counts as initialised only after `bootstrap`. Rejects with AlreadyInitialised if another process is faster. */
 export async function createDataDirectory<T>(
   directory: string,
+  settings: FileSettings,
   context: CommandContext,
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   checkNoStatistics(directory);
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  checkNotForeign(directory, settings);
+  createDirectory(directory);
   const keyFile = masterKeyFile(directory);
   if (context.env[MASTER_KEY_VARIABLE] === undefined && !existsSync(keyFile)) createMasterKey(keyFile);
-  const unfinished = `${identityFile(directory)}.unfinished`;
-  const discard = () => {
-    for (const path of [unfinished, `${unfinished}-lock`]) rmSync(path, { force: true });
-  };
-  discard();
+  // Another process may do the same.
+  const unfinished = `${identityFile(directory)}.unfinished-${randomBytes(4).toString('hex')}`;
   const identity = await openIdentity(unfinished, masterKey(directory, context), context.now, {
     actor: localActor(),
   });
   try {
     const result = await bootstrap(identity);
     await identity.close();
-    renameSync(unfinished, identityFile(directory));
+    // Unlike a rename, this fails if the file exists.
+    linkSync(unfinished, identityFile(directory));
     return result;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw new AlreadyInitialised(`${directory} is already a wafstat data directory`);
   } finally {
-    discard();
+    for (const path of [unfinished, `${unfinished}-lock`]) rmSync(path, { force: true });
   }
 }
 

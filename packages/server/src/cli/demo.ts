@@ -1,4 +1,5 @@
 /** `demo`: a server with generated traffic. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import { generatePassword } from '../identity/secrets.ts';
 import { retainFor } from '../store/retention.ts';
@@ -17,8 +18,8 @@ import { printListening } from './workers.ts';
 const SOURCE = { name: 'sample traffic', format: 'events' };
 const DAY_S = 86_400;
 const HISTORY_DAYS = 30;
-/** About 90,000 events. Larger batches than a day save a third of the time. */
-const BATCH_S = 3 * DAY_S;
+/** About 12,000 events. Ctrl-C waits for the end of a batch; larger ones took no less time in all. */
+const BATCH_S = DAY_S / 2;
 /** How many ports to try from the default port on. */
 const PORTS_MAX = 20;
 
@@ -29,27 +30,34 @@ export const demoCommand = command({
   description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
-  async run({ data, ...values }, _operands, io, source) {
+  async run({ data, ...values }, _operands, io, source, given) {
     const isNew = !isInitialised(data);
     if (!isNew) await checkIsFree(data);
     // Checked before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
     else await checkCanListen('--listen', values.listen);
-    if (isNew) await initialise({ store: 'lmdb', data }, DEFAULT_NAMES, generatePassword(), io);
+    const { tlsCert, tlsKey } = values;
+    if (isNew)
+      await initialise({ store: 'lmdb', data, tlsCert, tlsKey }, DEFAULT_NAMES, generatePassword(), io);
     return withInstallation({ store: 'lmdb', data }, io, async (installation) => {
       const project = installation.identity.administration.projectNamed(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
+      if (io.stop.aborted) return 0;
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
       const server = await startServer(
-        { ...installation, location: { store: 'lmdb', data } },
+        { ...installation, given },
         { ...defaults, logLevel: 'warn', ...values },
         io,
       );
       const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention };
       const retention = retainFor(installation.store, kept, io.now, server.log);
-      await printWelcome(installation, project, server.address, io);
+      const welcome = await prepareWelcome(installation, project, server.address);
+      if (!io.stop.aborted) {
+        printListening(io, server.address);
+        for (const line of welcome) printLine(io.stdout, line);
+      }
       const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);
       clearInterval(timer);
@@ -110,6 +118,7 @@ export async function openSampleTraffic(
   let filling = Promise.resolve();
 
   async function fillGap(): Promise<void> {
+    if (io.stop.aborted) return;
     const end = Math.floor(io.now() / 1_000);
     const days = (seconds: number) => `${Math.round(seconds / DAY_S)} days`;
     const isLong = end - next > DAY_S;
@@ -123,6 +132,8 @@ export async function openSampleTraffic(
       if (events.length > 0) await store.append({ project, source: SOURCE, events, dropped: {} });
       bar?.advance(batchEnd - next);
       next = batchEnd;
+      // Lets a signal arrive.
+      await nextTurn();
     }
     bar?.end();
   }
@@ -141,12 +152,11 @@ async function firstMissingSecond(store: Store, project: string, now: number): P
 }
 
 /** Sets a new password at each start, because nobody may remember the old one. */
-async function printWelcome(
+async function prepareWelcome(
   { identity }: Installation,
   project: string,
   address: string,
-  io: Io,
-): Promise<void> {
+): Promise<string[]> {
   const { authenticator, administration } = identity;
   const user = administration.userNamed(DEFAULT_NAMES.user);
   const password = generatePassword();
@@ -158,7 +168,7 @@ async function printWelcome(
   if (typeof login === 'string') throw new Error(`the demo cannot log in: ${login}`);
   const curl = (path: string) =>
     `curl -H "X-Auth-Token: $TOKEN" "$URL/v1/$PROJECT/waf/event/${path}?recent=yesterday"`;
-  const lines = [
+  return [
     '',
     `login    user ${DEFAULT_NAMES.user}, domain ${DEFAULT_NAMES.domain}, password ${password}`,
     `project  ${project}`,
@@ -174,6 +184,4 @@ async function printWelcome(
     '',
     'New events keep arriving. Press Ctrl-C to stop the demo.',
   ];
-  printListening(io, address);
-  for (const line of lines) printLine(io.stdout, line);
 }

@@ -10,15 +10,15 @@ import { runProgram } from './program.ts';
 const DIRECTORY = mkdtempSync(join(tmpdir(), 'explain-'));
 afterAll(() => rmSync(DIRECTORY, { recursive: true }));
 
-async function run(argv: string[], input = '') {
+async function run(argv: string[], input: string | Readable = '', stop = new AbortController().signal) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const io = {
-    stdin: Readable.from([Buffer.from(input)]),
+    stdin: typeof input === 'string' ? Readable.from([Buffer.from(input)]) : input,
     stdout,
     stderr,
     env: {},
     now: () => 0,
-    stop: new AbortController().signal,
+    stop,
   };
   const status = await runProgram(argv, io);
   stdout.end();
@@ -75,7 +75,41 @@ describe('explain', () => {
       '  blocked  no',
       '  url      /',
       '',
+      'lines                5',
+      'accepted             3',
+      '  modsecurity3-json  1',
+      '  access             1',
+      '  apache-error       1',
+      'requests             1',
+      'attacks              2',
+      '  sqli               1',
+      '  custom             1',
+      'dropped              1',
+      '  unknown_format     1',
+      '',
     ]);
+  });
+
+  test('ends with what the records count, which can be more than one each; JSON has records only', async () => {
+    const events = [{ count: 3 }, { count: 2, attack: 'xss' }, { attack: 'sqli', request: false }];
+    const lines = events.map((event) => JSON.stringify({ time: 0, ...event })).join('\n');
+    const { out } = await run(['explain', '--format', 'events'], lines);
+    expect(out.slice(out.indexOf('\n\n') + 2).split('\n')).toEqual([
+      'lines                3',
+      'accepted             3',
+      '  events             3',
+      'requests             5',
+      'attacks              3',
+      '  xss                2',
+      '  sqli               1',
+      'dropped              0',
+      '',
+    ]);
+    const json = JSON.parse((await run(['explain', '--format', 'events', '--json'], lines)).out);
+    expect(json.map(({ line }: { line: number }) => line)).toEqual([1, 2, 3]);
+    expect((await run(['explain'])).out).toBe(
+      '\nlines                0\naccepted             0\nrequests             0\nattacks              0\ndropped              0\n',
+    );
   });
 
   test('names the wrapper of a line', async () => {
@@ -100,6 +134,11 @@ describe('explain', () => {
       'lines 1-2: counted as an attack (sqli); format apache-error',
       'lines 4-9: counted as an attack (xss); format modsecurity-native',
       'line 3: counted as an attack (xss); format apache-error',
+      'lines                9',
+      'accepted             3',
+      'requests             0',
+      'attacks              3',
+      'dropped              0',
     ]);
     const printed = JSON.parse((await run(['explain', '--json'], `${lines.join('\n')}\n`)).out);
     expect(printed[0]).toMatchObject({ line: 3, lines: [1, 2] });
@@ -235,6 +274,14 @@ describe('explain', () => {
       '  expected $status (a number) up to the end of the line from character 64 on, found "x"',
       '  see   docs/log-formats.md#unknown_format',
       '',
+      'lines                2',
+      'accepted             1',
+      '  access             1',
+      'requests             1',
+      'attacks              0',
+      'dropped              1',
+      '  unknown_format     1',
+      '',
     ]);
     const [record] = JSON.parse((await run(['explain', '--json', '--pattern', pattern], line)).out);
     expect(record.fields).toContainEqual(['$status', '200']);
@@ -250,6 +297,52 @@ describe('explain', () => {
     expect(other.err).toContain('--pattern is for access logs, but --format is events');
     const zone = await run(['explain', '--timezone', 'Europe/Berlinn'], 'x');
     expect(zone.err).toContain("--timezone is 'Europe/Berlinn', but must be an offset like +08:00");
+  });
+
+  test('prints a problem of many lines in full three times', async () => {
+    const part = [
+      'the line is part of JSON that is printed over several lines: put each record on one line, for example with `jq -c .`',
+      '  see   docs/log-formats.md#json_fragment',
+    ].join('\n');
+    const record = { a: ['x', 'y'], b: { c: { d: 1, e: 2 } } };
+    const { out } = await run(['explain'], JSON.stringify(record, null, 1));
+    expect(out.slice(0, out.indexOf('\n\n'))).toBe(
+      [
+        ...[1, 2].map((line) => `line ${line}: not counted (json_fragment): ${part}`),
+        `line 3: not counted (json_fragment): ${part}`,
+        'line 4: not counted (not_an_object): the line is JSON, but not an object',
+        '  see   docs/log-formats.md#not_an_object',
+        'lines 5-12: not counted (json_fragment), as above',
+      ].join('\n'),
+    );
+    expect(out).toMatch(/^dropped +12$/m);
+    expect(JSON.parse((await run(['explain', '--json'], JSON.stringify(record, null, 1))).out)).toHaveLength(
+      12,
+    );
+  });
+
+  test('folds only lines in a row with the same problem', async () => {
+    const repeated = ['[1]', '[1]', '[1]', '[1]', HIT, '[1]', '[1, 2]', '', '[1]'].join('\n');
+    const { out } = await run(['explain'], repeated);
+    expect(out.split('\n').filter((line) => / as above$|counted as/.test(line))).toEqual([
+      'line 4: not counted (unknown_format), as above',
+      'lines 6-7: not counted (unknown_format), as above',
+      'line 9: not counted (unknown_format), as above',
+      'line 5: counted as an attack (custom); format apache-error',
+    ]);
+    expect(out).toMatch(/^dropped +7$/m);
+  });
+
+  test('notes records that ingest would drop as too old', async () => {
+    const day = 86_400_000;
+    const lines = [-181, -179].map((days) => JSON.stringify({ time: days * day })).join('\n');
+    const { out } = await run(['explain', '--format', 'events'], lines);
+    expect(out).toMatch(/^accepted +2$/m);
+    expect(out).toContain(
+      '\nRecords older than 180 days, the default of --retention: 1. ' +
+        'To count them, use a longer --retention for ingest and for the server.\n',
+    );
+    expect((await run(['explain'], LINES)).out).not.toContain('--retention');
   });
 
   test('shows why an audit record is not an attack, and overrides', async () => {
@@ -315,4 +408,20 @@ describe('categories', () => {
       /Overrides\n {2}none +10001\n {2}custom +942100/,
     );
   });
+});
+
+test.each([
+  ['explain', ['explain'], { status: 0, err: '' }],
+  [
+    'init',
+    ['init', '--data', join(DIRECTORY, 'new'), '--password-stdin'],
+    { status: 1, err: 'wafstat: stopped\n' },
+  ],
+])('%s stops while standard input is silent', async (_, argv, expected) => {
+  const stopping = new AbortController();
+  const silent = new PassThrough();
+  const running = run(argv, silent, stopping.signal);
+  await expect.poll(() => silent.listenerCount('readable')).toBeGreaterThan(0);
+  stopping.abort();
+  expect(await running).toMatchObject(expected);
 });

@@ -1,12 +1,15 @@
+import { SERVER_OPTIONS } from '../config.ts';
 import { DROP_REASONS } from '../event.ts';
 import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
+import { CompressedInput } from '../ingest/compression.ts';
 import { nextChunk } from '../ingest/file.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
-import { command, type Io, printLine, readProblem, UserError } from './command.ts';
+import { command, type Io, openStdin, printLine, readProblem, UserError } from './command.ts';
+import { addCount, attackCounts, summaryTable } from './ingest-summary.ts';
 import { JSON_OUTPUT } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
@@ -22,19 +25,25 @@ export const explainCommand = command({
   async run({ json, ...values }, [file = '-'], io) {
     const reader = createReader({ ...readerOptions(values), explain: true });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
+    let lines = 0;
     try {
-      for await (const { number, text } of linesOf(file === '-' ? decompress(io.stdin) : openLog(file))) {
+      const stream = file === '-' ? decompress(openStdin(io)) : openLog(file);
+      for await (const { number, text } of linesOf(stream)) {
         const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
         for (const each of parsed) printer.print(number, each);
+        lines = number;
         if (io.stop.aborted) break;
       }
     } catch (error) {
+      if (error instanceof CompressedInput)
+        throw new UserError(error.remedy(file === '-' ? null : file, 'explain'));
       const { code } = error as NodeJS.ErrnoException;
       if (code === undefined) throw error;
-      throw new UserError(readProblem(file, code));
+      // A stop closes standard input. What was read before is summed up.
+      if (!io.stop.aborted) throw new UserError(readProblem(file, code));
     }
     for (const each of reader.flush()) printer.print(null, each);
-    printer.end();
+    printer.end(lines);
     return 0;
   },
 });
@@ -65,36 +74,115 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
 interface Printer {
   /** `line` is null for records that were complete only at the end of the log. */
   print(line: number | null, parsed: Parsed): void;
-  end(): void;
+  end(lines: number): void;
 }
 
-function textPrinter({ stdout }: Io): Printer {
+/** The same problem is printed this often in full. */
+const REPEATS_MAX = 3;
+/** Bounds the memory for problems that quote their line, and so all differ. */
+const PROBLEMS_MAX = 1_000;
+
+/** Ends with a summary like that of `ingest`. */
+function textPrinter({ stdout, now }: Io): Printer {
+  const { retention } = SERVER_OPTIONS;
+  const retentionMs = retention.parse(retention.default);
+  const oldest = now() - retentionMs;
+  let old = 0;
+  /** How often each problem was printed. */
+  const problems = new Map<string, number>();
+  /** Lines with a known problem, which are printed as one. */
+  let repeats: { problem: string; text: string; lines: LineRange } | null = null;
+  const formats = new Map<string, number>();
+  const attacks = attackCounts();
+  const dropped = new Map<string, number>();
+  let requests = 0;
+
+  function addToSummary(parsed: Parsed): void {
+    if (parsed.kind === 'dropped') {
+      addCount(dropped, parsed.reason, 1);
+      return;
+    }
+    addCount(formats, parsed.format, 1);
+    const { time, request, attack, count } = parsed.record;
+    if (time < oldest) old++;
+    if (request) requests += count;
+    if (attack !== null) addCount(attacks, attack, count);
+  }
+
+  /** Whether the problem was printed often enough. */
+  function isRepeat(problem: string): boolean {
+    const times = problems.get(problem) ?? 0;
+    if (times === REPEATS_MAX) return true;
+    if (times > 0 || problems.size < PROBLEMS_MAX) problems.set(problem, times + 1);
+    return false;
+  }
+
+  function printRepeats(): void {
+    if (repeats !== null) printLine(stdout, `${lineNumbers(null, repeats.lines)}: ${repeats.text}`);
+    repeats = null;
+  }
+
   return {
     print(line, parsed) {
-      printLine(stdout, `${lineNumbers(line, parsed.lines)}: ${summary(parsed)}`);
-      if (parsed.kind === 'record') {
-        const { time, host, hostId } = parsed.record;
-        printLine(stdout, `  time  ${isoTime(time)}`);
-        printLine(stdout, `  host  ${[host, hostId].filter(Boolean).join(', ') || 'none'}`);
+      addToSummary(parsed);
+      const { lines = line === null ? undefined : ([line, line] as const) } = parsed;
+      const first = summary(parsed);
+      const details = detailLines(parsed);
+      const problem = [first, ...details].join('\n');
+      if (parsed.kind === 'dropped' && lines !== undefined && isRepeat(problem)) {
+        // A line between them may be part of a record that is printed later.
+        const isNext = repeats?.problem === problem && [0, 1].includes(lines[0] - repeats.lines[1]);
+        if (!isNext) printRepeats();
+        const text = `not counted (${parsed.reason}), as above`;
+        repeats = { problem, text, lines: [repeats?.lines[0] ?? lines[0], lines[1]] };
+        return;
       }
-      const { fields = [] } = parsed;
-      const width = Math.max(...fields.map(([name]) => name.length));
-      for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${value}`);
-      if (parsed.hint !== undefined) printLine(stdout, `  ${parsed.hint}`);
-      if (parsed.kind === 'dropped') printLine(stdout, `  see   ${DROPS_PAGE}#${parsed.reason}`);
-      for (const judgement of evidenceOf(parsed)) printLine(stdout, `  rule  ${describeRule(judgement)}`);
-      if (parsed.kind !== 'record') return;
-      const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
-      if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (step: ${decision.step})`);
-      if (attack === null) return;
-      if (rule !== undefined) printLine(stdout, `  decided by rule ${rule}`);
-      for (const [name, value] of Object.entries(details)) {
-        const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
-        printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${text}`);
-      }
+      printRepeats();
+      printLine(stdout, `${lineNumbers(line, parsed.lines)}: ${first}`);
+      for (const detail of details) printLine(stdout, `  ${detail}`);
     },
-    end() {},
+    end(lines) {
+      printRepeats();
+      printLine(stdout, '');
+      const { row, section } = summaryTable(stdout);
+      row('lines', lines);
+      section('accepted', formats);
+      row('requests', requests);
+      section('attacks', attacks);
+      section('dropped', dropped);
+      if (old > 0)
+        printLine(
+          stdout,
+          `Records older than ${retentionMs / DAY_MS} days, the default of --retention: ${old}. ` +
+            'To count them, use a longer --retention for ingest and for the server.',
+        );
+    },
   };
+}
+
+function detailLines(parsed: Parsed): string[] {
+  const lines: string[] = [];
+  if (parsed.kind === 'record') {
+    const { time, host, hostId } = parsed.record;
+    lines.push(`time  ${isoTime(time)}`);
+    lines.push(`host  ${[host, hostId].filter(Boolean).join(', ') || 'none'}`);
+  }
+  const { fields = [] } = parsed;
+  const width = Math.max(...fields.map(([name]) => name.length));
+  for (const [name, value] of fields) lines.push(`${name.padEnd(width)}  ${value}`);
+  if (parsed.hint !== undefined) lines.push(parsed.hint);
+  if (parsed.kind === 'dropped') lines.push(`see   ${DROPS_PAGE}#${parsed.reason}`);
+  for (const judgement of evidenceOf(parsed)) lines.push(`rule  ${describeRule(judgement)}`);
+  if (parsed.kind !== 'record') return lines;
+  const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
+  if (decision !== undefined) lines.push(`why   ${decision.reason} (step: ${decision.step})`);
+  if (attack === null) return lines;
+  if (rule !== undefined) lines.push(`decided by rule ${rule}`);
+  for (const [name, value] of Object.entries(details)) {
+    const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
+    lines.push(`${name.padEnd('blocked'.length)}  ${text}`);
+  }
+  return lines;
 }
 
 /** The lines of the record, which may be long before the line that completed it. */
@@ -103,6 +191,8 @@ function lineNumbers(line: number | null, lines: LineRange | undefined): string 
   if (first === null) return 'end of log';
   return first === last ? `line ${first}` : `lines ${first}-${last}`;
 }
+
+const DAY_MS = 86_400_000;
 
 const DROPS_PAGE = 'docs/log-formats.md';
 
@@ -138,7 +228,7 @@ function evidenceOf(parsed: Parsed): readonly Classification[] {
   return (parsed.kind === 'record' ? parsed.record.evidence : parsed.evidence) ?? [];
 }
 
-/** One array, written record by record. */
+/** One array, written record by record. It has no summary: all its elements are records. */
 function jsonPrinter({ stdout }: Io): Printer {
   let separator = '[';
   return {

@@ -35,7 +35,7 @@ export const domainCommands = [
   ...lifecycleCommands(
     'domain',
     'disable a domain; requests of its users and to its projects are rejected',
-    'delete a domain without projects and users',
+    'delete a domain that has no projects or users, with all roles in it',
     (administration, id) => administration.removeDomain(id),
   ),
 ];

@@ -4,18 +4,20 @@ import { stat } from 'node:fs/promises';
 import { availableParallelism, constants, getPriority, setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
-import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
+import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
 import type { Outcome, ReadLimits } from '../ingest/batch-reader.ts';
-import { decompress, FileChanged, openLog, PlainFile } from '../ingest/byte-stream.ts';
+import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
+import { CompressedInput } from '../ingest/compression.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
+import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, printLine, progressBar, readProblem, UserError } from './command.ts';
-import { hostWarnings, IngestSummary } from './ingest-summary.ts';
+import { command, type Io, openStdin, printLine, progressBar, readProblem, UserError } from './command.ts';
+import { hostWarnings, IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
@@ -32,10 +34,7 @@ const OPTIONS = {
     oneOf('auto', 'registered'),
     { default: 'auto' },
   ),
-  retention: SERVER_OPTIONS.retention,
-  hostsMax: SERVER_OPTIONS.hostsMax,
-  sourcesMax: SERVER_OPTIONS.sourcesMax,
-  ...TOP_LIST_OPTIONS,
+  ...COUNTING_OPTIONS,
   ...STORE_OPTIONS,
 };
 
@@ -53,8 +52,12 @@ const TEMPORARY = [FileChanged, FileConflict, ThreadFailed];
  * more often than this is not a log.
  */
 const RETRIES_MAX = 100;
+const LOST =
+  'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
 const POLL_MS = 200;
+/** System calls that fail if a followed file cannot be read. */
+const FILE_CALLS = ['open', 'read', 'stat', 'fstat'];
 /** The pause after the store or a file was unavailable. */
 const RETRY_MS = 2_000;
 
@@ -74,15 +77,16 @@ export const ingestCommand = command({
     const left = { bytes: 0 };
     for (const file of files) left.bytes += await readableBytes(file);
     return withProject(values, io, async (opened, project) => {
+      const { horizon, freedBefore } = await opened.retention();
       // Known to the readers, so that they report the lines that the store would not count.
-      const limits = { ...readLimits(values), horizon: (await opened.retention()).horizon };
+      const limits = { ...readLimits(values), horizon };
       const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
         ? opened
         : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
       const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
-      const summary = new IngestSummary(io, limits);
+      const summary = new IngestSummary(io, { ...limits, freedBefore });
       const errors: UserError[] = [];
       try {
         for (const file of files) {
@@ -113,7 +117,11 @@ export const followCommand = command({
       const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
       // For the summary only: the horizon may move back while the command runs.
       const state = await store.retention().catch(() => null);
-      const summary = new IngestSummary(io, { ...limits, horizon: state?.horizon });
+      const summary = new IngestSummary(io, {
+        ...limits,
+        horizon: state?.horizon,
+        freedBefore: state?.freedBefore,
+      });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
@@ -195,7 +203,7 @@ async function ingestOne(
   io: Io,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
-  const name = isStdin ? 'standard input' : file;
+  const name = nameOf(file);
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
   const stats = isStdin ? null : await stat(file);
   // A named pipe has no size, and cannot be read again.
@@ -206,17 +214,16 @@ async function ingestOne(
     bar.advance(bytes);
   };
   let bar = progressBar(io, name, total, megabytes);
-  // A pipe may stay silent; a stop must not wait for it.
-  if (isStdin) io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
+  let hasChanged = false;
   try {
     for (let retries = 0; ; retries++) {
       try {
         // The size of a compressed file is known only before decompression.
         const plain = isRereadable ? await PlainFile.open(file, advance) : null;
-        const stream = plain ?? (isStdin ? decompress(io.stdin) : openLog(file, advance));
+        const stream = plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance));
         const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
-          summary.add(name, progress);
+          summary.add(isStdin ? null : file, progress);
           if (progress.kind !== 'unfinished') bar.advance(isStdin ? progress.bytes : 0, progress.lines);
         }
         return null;
@@ -225,11 +232,14 @@ async function ingestOne(
         // no threads.
         const isTemporary = TEMPORARY.some((kind) => error instanceof kind);
         if (isTemporary && isRereadable && retries < RETRIES_MAX) {
+          bar.end();
+          if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
+          hasChanged ||= error instanceof FileChanged;
           bar = progressBar(io, name, total, megabytes);
           continue;
         }
         if (io.stop.aborted) return null;
-        return ingestError(error, name);
+        return ingestError(error, file);
       }
     }
   } finally {
@@ -237,8 +247,11 @@ async function ingestOne(
   }
 }
 
-function ingestError(error: unknown, name: string): UserError {
+function ingestError(error: unknown, file: string): UserError {
   const { code, message } = error as NodeJS.ErrnoException;
+  const name = nameOf(file);
+  if (error instanceof CompressedInput)
+    return new UserError(error.remedy(file === '-' ? null : file, 'ingest ... -'));
   if (error instanceof FileConflict)
     return new UserError(`${name}: another run is counting the same lines right now`);
   if (error instanceof FileChanged || error instanceof ThreadFailed)
@@ -249,6 +262,10 @@ function ingestError(error: unknown, name: string): UserError {
     );
   if (code?.startsWith('E')) return new UserError(readProblem(name, code));
   throw error;
+}
+
+function nameOf(file: string): string {
+  return file === '-' ? STANDARD_INPUT : file;
 }
 
 /** The size of the file; 0 if it is unknown. */
@@ -263,17 +280,35 @@ async function readableBytes(file: string): Promise<number> {
 
 async function followOne(follower: Follower, path: string, io: Io): Promise<void> {
   const pause = (ms: number) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
+  let problem: string | null = null;
   while (!io.stop.aborted) {
     try {
-      if (!(await follower.look())) await pause(POLL_MS);
+      const hasMore = await follower.look();
+      if (problem !== null) {
+        const missing = existsSync(path) ? null : `${path} does not exist: waiting for it`;
+        if (missing !== problem) printLine(io.stderr, `wafstat: ${missing ?? `${path}: reading continues`}`);
+        problem = missing;
+      }
+      if (!hasMore) await pause(POLL_MS);
     } catch (error) {
       // No lines are lost: the position in the file is stored with the counts.
-      if (!(error instanceof StoreUnavailable) && !(error as NodeJS.ErrnoException).code) throw error;
-      printLine(io.stderr, `wafstat: ${path}: ${(error as Error).message}; retrying`);
+      const found = followProblem(error, path);
+      if (found !== problem) printLine(io.stderr, `wafstat: ${found}`);
+      problem = found;
       await pause(RETRY_MS);
     }
   }
   await follower.close();
+}
+
+/** A problem that may pass. Throws other errors. */
+function followProblem(error: unknown, path: string): string {
+  const { code, syscall = '', message } = error as NodeJS.ErrnoException;
+  if (error instanceof CompressedInput)
+    return `${error.remedy(path, 'ingest ... -')}; waiting for another file`;
+  if (error instanceof StoreUnavailable) return `${path}: ${message}; retrying`;
+  if (!code) throw error;
+  return `${FILE_CALLS.includes(syscall) ? readProblem(path, code) : `${path}: ${message}`}; retrying`;
 }
 
 /** A key in the store, shown in lists. */

@@ -1,8 +1,7 @@
-import { text as readAll } from 'node:stream/consumers';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { generatePassword } from '../identity/secrets.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
+import { command, type Io, printLine, readStdin, UserError } from './command.ts';
 import {
   createInstallation,
   describePostgres,
@@ -93,7 +92,7 @@ export function passwordLine(password: string): string {
 }
 
 export async function readPassword(io: Io): Promise<string> {
-  const password = (await readAll(io.stdin)).replace(/\r?\n$/, '');
+  const password = await readStdin(io);
   if (password.length === 0) throw new UserError('--password-stdin: standard input is empty');
   return password;
 }

@@ -2,7 +2,7 @@
  * Where an installation is. With a data directory, identity is there; the statistics may be in another store. Without
  * one, everything is in PostgreSQL, except for the counts if ClickHouse is the store.
  */
-import { mkdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
@@ -30,8 +30,11 @@ import { type Io, printLine, UserError } from './command.ts';
 import {
   type CommandContext,
   checkFileId,
+  checkNotForeign,
   checkStatisticsFile,
   createDataDirectory,
+  createDirectory,
+  type FileSettings,
   isInitialised,
   localActor,
   MASTER_KEY_VARIABLE,
@@ -54,7 +57,7 @@ const RETRY_MS = 1_000;
 type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
-export type Location = StoreValues & { data?: string | undefined };
+export type Location = StoreValues & FileSettings & { data?: string | undefined };
 
 /** What is missing in the options of a command that needs an identity. */
 export function locationProblems(
@@ -71,7 +74,7 @@ export async function createInstallation<T>(
   context: CommandContext,
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
-  if (location.data !== undefined) return createDataDirectory(location.data, context, bootstrap);
+  if (location.data !== undefined) return createDataDirectory(location.data, location, context, bootstrap);
   return withPostgresIdentity(postgresValues(location), context, async (store) => {
     const given = context.env[MASTER_KEY_VARIABLE];
     const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
@@ -236,11 +239,14 @@ export async function withAuditTrail<T>(
 export async function withStore<T>(
   directory: string | null,
   context: CommandContext,
-  values: StoreValues,
+  values: StoreValues & FileSettings,
   action: (store: Store) => Promise<T>,
 ): Promise<T> {
   const file = statisticsFile(directory ?? '');
-  if (directory !== null) mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (directory !== null) {
+    checkNotForeign(directory, values);
+    createDirectory(directory);
+  }
   if (isEmbedded(values)) checkStatisticsFile(file, undefined);
   return withOpenStore(values, file, context, action);
 }

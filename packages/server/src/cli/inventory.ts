@@ -55,9 +55,16 @@ const deleteHost = command({
   run: ({ project, ...location }, [given = ''], io) =>
     withInstallation(location, io, async ({ identity, store }) => {
       const { id: projectId } = identity.administration.projectNamed(project);
-      const host = (await store.hosts(projectId)).find((one) => one.id === given || one.hostname === given);
+      const hosts = (await store.hosts(projectId)).filter(
+        (one) => one.id === given || one.hostname === given,
+      );
+      const [host, another] = hosts;
       if (host === undefined) {
         throw new UserError(`the project has no host '${given}' ('wafstat host list' shows the hosts)`);
+      }
+      if (another !== undefined) {
+        const names = hosts.map(({ id, hostname }) => `${hostname} has the ID ${id}`).join(', ');
+        throw new UserError(`'${given}' is the ID of one host and the name of another: ${names}`);
       }
       await hostAdministration(store, identity.audit).delete(identity.actor, {
         project: projectId,

@@ -28,6 +28,9 @@ export type Values<O extends Options> = {
 /** Where the value of an option comes from; undefined if it is the default, or if there is none. */
 export type Source<O extends Options> = (name: keyof O & string) => 'cli' | 'env' | undefined;
 
+/** The text of an option on the command line or in the environment; undefined if there is none. */
+export type Given = (name: string) => string | undefined;
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export function option<T, const E extends Partial<Option<T>>>(
@@ -73,7 +76,7 @@ export function readOptions<O extends Options>(
       values[name] = parse(text);
     } catch (error) {
       problems.push(
-        `${givenName({ ...spec, env: variable }, source(name))} is '${withoutPassword(text)}', but ${(error as Error).message}`,
+        `${givenName({ ...spec, env: variable }, source(name))} is '${shownValue(spec, text)}', but ${(error as Error).message}`,
       );
     }
   }
@@ -106,6 +109,12 @@ export function nameOf(named: { flags: string; env?: string }): string {
 /** Where a value comes from: the variable, if it is from the environment. */
 export function givenName(named: { flags: string; env?: string }, source: 'cli' | 'env' | undefined): string {
   return source === 'env' && named.env ? named.env : flagOf(named);
+}
+
+/** The query of a URL may contain a token. */
+function shownValue({ flags }: { flags: string }, value: string): string {
+  const shown = withoutPassword(value);
+  return /<urls?>$/.test(flags) ? shown.replace(/[?#].*$/s, '?***') : shown;
 }
 
 /** The value as it may appear on terminals and in logs. */
@@ -183,9 +192,8 @@ export function timestamp(value: string): number {
 
 export function url(value: string, example = 'https://waf.example.com'): string {
   const parsed = URL.canParse(value) ? new URL(value) : null;
-  if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search || parsed.hash) {
-    throw new Error(`must be a URL like ${example}`);
-  }
+  if (parsed === null || !/^https?:$/.test(parsed.protocol)) throw new Error(`must be a URL like ${example}`);
+  if (/[?#]/.test(value)) throw new Error(`must be a URL without '?' and '#', like ${example}`);
   if (parsed.username || parsed.password)
     throw new Error('must not contain a user or password, because `ps` shows it to everyone');
   return value.replace(/\/+$/, '');

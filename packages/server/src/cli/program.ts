@@ -137,7 +137,8 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
     const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
     const values = await readAll(command, onCommandLine, source, io);
-    finish(await command.run(values, sub.args, io, source));
+    const given = (name: string) => onCommandLine(name) ?? io.env[command.options[name]?.env ?? ''];
+    finish(await command.run(values, sub.args, io, source, given));
   });
 }
 

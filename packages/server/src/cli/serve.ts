@@ -1,20 +1,21 @@
 /** `serve`: the service as a process, from its options to the listener and back. */
 import cluster from 'node:cluster';
 import { once } from 'node:events';
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import type { Server } from 'node:http';
-import { resolve } from 'node:path';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
 import { IDENTITY_OPTIONS, type ListenAddress, type SERVER_OPTIONS, SERVICE_OPTIONS } from '../config.ts';
-import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
+import { IdentityNotWritable, IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
+import { generatePassword } from '../identity/secrets.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import type { Metrics, MetricsJson } from '../metrics/metrics.ts';
 import type { ProjectLabels } from '../metrics/store-metrics.ts';
 import { printable } from '../printable.ts';
+import { afterRunning } from '../running-time.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, UserError, VERSION } from './command.ts';
@@ -38,7 +39,8 @@ import {
   metricsWarning,
   reloadCertificate,
 } from './listeners.ts';
-import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
+import { flag, type Given, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
+import { shownOptions } from './shown-options.ts';
 import {
   type ConsoleUrl,
   othersHaveClosed,
@@ -61,8 +63,8 @@ interface Served {
   /** The data directory, if it has the statistics. */
   directory?: string | null;
   metrics?: Metrics | null;
-  /** The location of the installation, for the commands that the console shows. */
-  location?: Pick<Location, 'store' | 'data'>;
+  /** The options of the service, for the commands that the console shows. */
+  given?: Given;
 }
 
 export const serveCommand = command({
@@ -85,7 +87,7 @@ export const serveCommand = command({
   check: (values, source, io) => [...locationProblems(values, source), ...identityProblems(source, io)],
   inspect: async (values, source, io) =>
     values.check ? (await (await import('./check.ts')).inspectService(values, source, io)).problems : [],
-  async run({ workers, check = false, ...values }, _operands, io, source) {
+  async run({ workers, check = false, ...values }, _operands, io, source, given) {
     if (check) return (await import('./check.ts')).checkService({ ...values, workers }, source, io);
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
@@ -98,7 +100,7 @@ export const serveCommand = command({
     const metrics = values.metricsListen ? await openMetrics(values.store) : null;
     if (!remote) {
       return withInstallation(values, io, ({ identity, store, notices }) =>
-        serve({ identity, store, directory, metrics, location: values }, server, io, notices),
+        serve({ identity, store, directory, metrics, given }, server, io, notices),
       );
     }
     const warning = await checkIdentityService(remote);
@@ -144,28 +146,34 @@ async function firstStart(
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
   if (values.metricsListen) await checkCanListen('--metrics-listen', values.metricsListen);
   const { initialPasswordFile: path } = values;
-  // Created first, so that the password cannot be lost.
-  const file = path === undefined ? null : createPasswordFile(path);
-  let created: Awaited<ReturnType<typeof initialise>> = null;
-  try {
-    created = await initialise(values, DEFAULT_NAMES, undefined, io);
-    if (file !== null && created !== null) writeSync(file, `${created.password}\n`);
-  } finally {
-    if (file !== null) closeSync(file);
-    if (path !== undefined && created === null) rmSync(path);
-  }
+  // Written first, so that the password cannot be lost.
+  const password = path === undefined ? undefined : writePasswordFile(path);
+  const created = await initialise(values, DEFAULT_NAMES, password, io).catch((error) => {
+    // If the outcome is unknown, the installation may exist with this password.
+    if (path !== undefined && !(error instanceof IdentityNotWritable && error.outcomeUnknown))
+      rmSync(path, { force: true });
+    throw error;
+  });
   // Null if another process was faster: that one prints the password.
-  if (created === null) return;
-  printInitialised(io, { ...created, password: path === undefined ? created.password : undefined });
+  if (created === null) {
+    if (path !== undefined) rmSync(path, { force: true });
+    return;
+  }
+  printInitialised(io, created);
   if (path !== undefined) printLine(io.stdout, `password in ${path}: change it and delete the file`);
 }
 
-/** A new file, because others could read an existing one, or have put a link there. */
-function createPasswordFile(path: string): number {
+/** Returns a new password. In a new file, because others could read an existing one, or have put a link there. */
+function writePasswordFile(path: string): string {
+  const password = generatePassword();
   try {
-    return openSync(path, 'wx', 0o600);
+    writeFileSync(path, `${password}\n`, { flag: 'wx', mode: 0o600, flush: true });
+    return password;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') {
+      rmSync(path, { force: true });
+      throw error;
+    }
     throw new UserError(`--initial-password-file ${path} already exists: delete it, or choose another name`);
   }
 }
@@ -235,7 +243,7 @@ async function recordStart(
 
 /** Resolves when the server accepts connections. */
 export async function startServer(served: Served, values: ServerValues, io: Io) {
-  const { identity, store, metrics, location } = served;
+  const { identity, store, metrics, given } = served;
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
   // Loaded here: loading takes longer than most other commands run.
@@ -258,7 +266,8 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,
     overrides: values.categories,
-    installed: location && { program: io.program ?? 'wafstat', options: locationOptions(location) },
+    topListsMs: Math.min(values.detailsRetention, values.retention),
+    installed: given && { program: io.program ?? 'wafstat', ...shownOptions(given) },
     logger: {
       level: values.logLevel,
       stream: (await io.openLog?.(cluster.isWorker)) ?? io.stderr,
@@ -289,9 +298,9 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     async close() {
       stopReloading();
       await drain(app, values.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
-      const deadline = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
+      const deadline = afterRunning(STOP_MS_MAX, () => app.server.closeAllConnections());
       await app.close();
-      clearTimeout(deadline);
+      deadline.stop();
       // Last, so that probes see a service that is shutting down, not a missing one.
       for (const other of [health, metricsServer]) {
         other?.close();
@@ -299,14 +308,6 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
       }
     },
   };
-}
-
-/** Leaves out the URL of PostgreSQL, which may contain a password. */
-function locationOptions({ store, data }: Pick<Location, 'store' | 'data'>): string[] {
-  return [
-    ...(data === undefined ? [] : ['--data', resolve(data)]),
-    ...(store === 'lmdb' ? [] : ['--store', store]),
-  ];
 }
 
 /** Must be called before the store is opened: metrics learn of caches when they are created. */

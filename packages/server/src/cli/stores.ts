@@ -60,7 +60,7 @@ export const copyCommand = command({
   name: 'copy',
   description:
     'copy a project between two stores; includes its top lists and the read positions of its logs; ' +
-    'verifies the copy; stop ingest first',
+    'verifies the copy; stop ingest and all services on both stores first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --from postgres --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',

@@ -1,11 +1,10 @@
 /** Connection of a client command: options, prompts for secrets, and the call of the service. */
 import { createInterface } from 'node:readline/promises';
 import { PassThrough, Writable } from 'node:stream';
-import { text as readAll } from 'node:stream/consumers';
 import { type Client, type ClientOptions, createClient, WafstatError } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
-import { type Io, printLine, UserError } from '../command.ts';
+import { type Io, printLine, readStdin, UserError } from '../command.ts';
 import {
   flag,
   flagOf,
@@ -170,7 +169,7 @@ function methodsOf(source: ConnectionSource): Method[] {
 /** `given` is from the environment. Without it, prompts on a terminal, and reads all of standard input elsewhere. */
 export async function readSecret(name: string, given: string | undefined, io: Io): Promise<string> {
   if (given === undefined && io.stdin.isTTY) return prompt(io, name, { hidden: true });
-  const secret = given ?? (await readAll(io.stdin)).replace(/\r?\n$/, '');
+  const secret = given ?? (await readStdin(io));
   if (secret === '') throw new UserError(`the ${name} is empty`);
   return secret;
 }

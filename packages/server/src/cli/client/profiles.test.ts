@@ -67,7 +67,7 @@ describe('the file of profiles', () => {
 
   test('that does not exist has no profiles; the message says how to create one', async () => {
     await expect(readProfile(path, 'prod')).rejects.toThrow(
-      "there is no profile 'prod' (existing: none): create it with 'wafstat configure --profile prod'",
+      "there is no profile 'prod': create it with 'wafstat configure --profile prod'",
     );
     await saveProfile(path, 'test', PROFILE);
     await expect(readProfile(path, 'prod')).rejects.toThrow('(existing: test)');

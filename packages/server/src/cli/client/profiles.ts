@@ -28,9 +28,9 @@ export async function readProfile(path: string, name: string): Promise<Connectio
   const profiles = await readProfiles(path);
   const profile = profiles.get(name);
   if (profile !== undefined) return profile;
-  const known = profiles.size === 0 ? 'none' : [...profiles.keys()].join(', ');
+  const known = profiles.size === 0 ? '' : ` (existing: ${[...profiles.keys()].join(', ')})`;
   throw new UserError(
-    `there is no profile '${name}' (existing: ${known}): create it with 'wafstat configure --profile ${name}'`,
+    `there is no profile '${name}'${known}: create it with 'wafstat configure --profile ${name}'`,
   );
 }
 

@@ -34,10 +34,15 @@ const RANGE_OPTIONS = {
   from: option(
     '--from <time>',
     'start of the range: a time like 2026-07-01T12:00:00+08:00, or milliseconds since the epoch',
-    timestamp,
+    givenTime,
   ),
-  to: option('--to <time>', 'end of the range, exclusive [default: now]', timestamp),
+  to: option('--to <time>', 'end of the range, exclusive [default: now]', givenTime),
 };
+
+/** With the text, for messages. */
+function givenTime(text: string): { text: string; time: number } {
+  return { text, time: timestamp(text) };
+}
 
 /** A repeated option arrives joined with commas. */
 function hostValues(value: string): string[] {
@@ -185,10 +190,19 @@ export const peakCommand = command({
   },
 });
 
-export function rangeProblems(source: Source<typeof RANGE_OPTIONS>): string[] {
-  return (['from', 'to', 'last'] as const).every((name) => source(name) !== undefined)
-    ? ['use only two of --from, --to and --last: they determine the third']
-    : [];
+export function rangeProblems(
+  { from, to }: Partial<Values<typeof RANGE_OPTIONS>>,
+  source: Source<typeof RANGE_OPTIONS>,
+  now: number,
+): string[] {
+  if ((['from', 'to', 'last'] as const).every((name) => source(name) !== undefined))
+    return ['use only two of --from, --to and --last: they determine the third'];
+  if (from === undefined || source('last') !== undefined) return [];
+  if (to !== undefined)
+    return from.time > to.time ? [`--from (${from.text}) is after --to (${to.text})`] : [];
+  // A value that cannot be parsed is given, too.
+  if (source('to') !== undefined || from.time <= now) return [];
+  return [`--from (${from.text}) is in the future: give --to or --last`];
 }
 
 /** With `--from`, only a length that is given determines the end, not the default one. */
@@ -197,13 +211,13 @@ export function rangeOf(
   source: Source<typeof RANGE_OPTIONS>,
   now: number,
 ): QueryRange {
-  if (from !== undefined && source('last') !== undefined) return { from, to: from + last };
-  const end = to ?? now;
-  return { from: from ?? Math.max(0, end - last), to: end };
+  if (from !== undefined && source('last') !== undefined) return { from: from.time, to: from.time + last };
+  const end = to?.time ?? now;
+  return { from: from?.time ?? Math.max(0, end - last), to: end };
 }
 
-export function queryProblems(_values: unknown, source: QuerySource, io: Io): string[] {
-  return [...connectionProblems(source, io), ...rangeProblems(source)];
+export function queryProblems(values: Partial<QueryValues>, source: QuerySource, io: Io): string[] {
+  return [...connectionProblems(source, io), ...rangeProblems(values, source, io.now())];
 }
 
 export async function runQuery<T>(

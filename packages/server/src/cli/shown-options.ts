@@ -1,0 +1,31 @@
+/** The options of the running service that `ingest` and `follow` need as well, for the commands that the console shows. */
+import { resolve } from 'node:path';
+import { COUNTING_OPTIONS, DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { parseDatabaseUrl } from '../postgres/url.ts';
+import { flag, flagOf, type Given, type Options } from './options.ts';
+
+/** Where the installation is, and which files it reads. */
+const LOCATION_OPTIONS = { data: DATA, categories: SERVER_OPTIONS.categories, ...STORE_OPTIONS };
+
+/** Without defaults and without a URL that contains a password. */
+export function shownOptions(given: Given): { options: string[]; counting: string[] } {
+  const safe: Given = (name) => {
+    const text = given(name);
+    return name === 'postgresUrl' && text !== undefined && hasPassword(text) ? undefined : text;
+  };
+  return { options: textsOf(LOCATION_OPTIONS, safe), counting: textsOf(COUNTING_OPTIONS, safe) };
+}
+
+function textsOf(options: Options, given: Given): string[] {
+  return Object.entries(options).flatMap(([name, option]) => {
+    const text = given(name);
+    if (text === undefined || text === option.default) return [];
+    if (!option.flags.includes('<')) return flag(text) ? [flagOf(option)] : [];
+    // Relative paths are those of the service.
+    return [flagOf(option), /<(?:dir|file)>$/.test(option.flags) ? resolve(text) : text];
+  });
+}
+
+function hasPassword(url: string): boolean {
+  return parseDatabaseUrl(url).password !== null;
+}
