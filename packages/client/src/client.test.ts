@@ -351,7 +351,7 @@ describe('ingest', () => {
     const { client } = await setUp([], { fetch, timeoutMs: 50 });
     const source = Readable.from(['a\n', 'b\n', 'c\n']);
     await expect(client.ingest(source)).rejects.toThrow(WafstatError);
-    await vi.waitUntil(() => source.destroyed);
+    await expect.poll(() => source.destroyed).toBe(true);
   });
 
   test('an error of the stream is passed on, and not retried', async () => {
@@ -436,7 +436,7 @@ describe('failures', () => {
     });
     const { client, requests } = await setUp([{ status: 0 }]);
     const failure = failureOf(client.sources());
-    await vi.waitUntil(() => requests.length === 1);
+    await expect.poll(() => requests.length).toBe(1);
     vi.advanceTimersByTime(60_000);
     expect(String(await failure)).toMatch(/got no response within 60 seconds\.$/);
   });
@@ -528,7 +528,7 @@ describe('an aborted signal', () => {
     const { client, requests } = await setUp([{ status: 0 }]);
     const controller = new AbortController();
     const failure = failureOf(client.timeline({ ...RANGE, signal: controller.signal }));
-    await vi.waitUntil(() => requests.length === 1);
+    await expect.poll(() => requests.length).toBe(1);
     controller.abort(reason);
     expect(await failure).toBe(reason);
   });
@@ -538,7 +538,7 @@ describe('an aborted signal', () => {
     const { client, requests } = await setUp([reply], {}, { sleep });
     const controller = new AbortController();
     const failure = failureOf(client.sources({ signal: controller.signal }));
-    await vi.waitUntil(() => requests.length === 1);
+    await expect.poll(() => requests.length).toBe(1);
     controller.abort(reason);
     expect(await failure).toBe(reason);
   });

@@ -17,6 +17,8 @@ export interface Session {
   drop_reasons: Record<string, string>;
   /** What to do about them. */
   drop_fixes: Record<string, string>;
+  /** How long top lists are kept. Null: unknown. */
+  top_lists_ms: number | null;
 }
 
 /** Counts of equal parts of the range, in order. */
@@ -78,10 +80,13 @@ export interface SourceList {
   items: SourceHealth[];
 }
 
-/** How the command line reaches this installation, for administrators. */
+/** How the command line reaches this installation. */
 interface Setup {
+  /** Null, and no options: only administrators see paths. */
   program: string | null;
   options: string[];
+  /** The options that say what is counted and kept. */
+  counting: string[];
   can_create_key: boolean;
 }
 
@@ -139,8 +144,17 @@ export interface Api {
   client(project: string): Client;
 }
 
+/** As often as the client of the public API. */
+const RETRIES_MAX = 3;
+
 export function createApi(origin: string): Api {
-  async function send(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
+  async function send(
+    method: string,
+    path: string,
+    body?: object,
+    signal?: AbortSignal,
+    retries = method === 'GET' ? RETRIES_MAX : 0,
+  ): Promise<Response> {
     const response = await fetch(`${origin}/console/api/${path}`, {
       method,
       headers: { 'X-Wafstat-Console': '1', ...(body ? { 'Content-Type': 'application/json' } : {}) },
@@ -150,8 +164,13 @@ export function createApi(origin: string): Api {
       signal?.throwIfAborted();
       throw new WafstatError('The service is not responding.', {}, { cause: failure });
     });
-    if (!response.ok) throw await errorOf(response);
-    return response;
+    if (response.ok) return response;
+    // An overloaded service says when to try again.
+    const retryAfterS = Number(response.headers.get('Retry-After'));
+    if (response.status !== 503 || retries === 0 || !(retryAfterS > 0)) throw await errorOf(response);
+    await new Promise((resolve) => setTimeout(resolve, retryAfterS * 1_000));
+    signal?.throwIfAborted();
+    return send(method, path, body, signal, retries - 1);
   }
 
   const json = async <T>(...request: Parameters<typeof send>): Promise<T> => (await send(...request)).json();

@@ -23,7 +23,8 @@ export interface App {
   now(): number;
   /** Loads the session and its projects again. */
   reload(): Promise<void>;
-  signOut(): void;
+  /** Fails if the service does not confirm it: the session is then still valid. */
+  signOut(): Promise<void>;
   /** Shows the sign-in page if the session has ended. Returns whether it has. */
   handleSignedOut(failure: unknown): boolean;
 }

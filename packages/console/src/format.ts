@@ -31,14 +31,15 @@ export function share(part: number, whole: number): string {
 
 export interface Change {
   text: string;
-  direction: 'up' | 'down' | 'same';
+  /** `new`: there was none before. */
+  direction: 'up' | 'down' | 'same' | 'new';
 }
 
 /** Relative change in percent, or as a factor if it is large. */
 export function change(now: number, before: number): Change {
   if (now === before) return { text: 'no change', direction: 'same' };
   const direction = now > before ? 'up' : 'down';
-  if (before === 0) return { text: 'no earlier data', direction: 'same' };
+  if (before === 0) return { text: 'none before', direction: 'new' };
   const factor = now / before;
   if (factor > 1_000) return { text: '>1,000×', direction };
   if (factor >= 10) return { text: `${Math.round(factor)}×`, direction };
@@ -70,6 +71,12 @@ export function day(time: number, zone: Zone): string {
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
 }
 
+/** `14 Nov`, with the year if it is not that of `now`. */
+export function date(time: number, zone: Zone, now: number): string {
+  const [year, current] = [time, now].map((one) => new Date(toLocal(one, zone)).getUTCFullYear());
+  return year === current ? day(time, zone) : `${day(time, zone)} ${year}`;
+}
+
 export function weekday(time: number, zone: Zone): string {
   return WEEKDAYS[new Date(toLocal(time, zone)).getUTCDay()] ?? '';
 }
@@ -81,16 +88,16 @@ export function formatTime(time: number, zone: Zone): string {
   return `${day(time, zone)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
-/** `14 Nov, 10:05 – 10:10`; whole days without times. */
-export function formatRange(from: number, to: number, zone: Zone): string {
+/** `14 Nov, 10:05 – 10:10`; whole days without times. Years are named if they are not that of `now`. */
+export function formatRange(from: number, to: number, zone: Zone, now = Math.max(from, to - 1)): string {
   const wholeDays = isStartOfDay(from, zone) && isStartOfDay(to, zone);
   // A day with a clock change does not have 24 hours.
   if (wholeDays && dayOf(to, zone) - dayOf(from, zone) === 1)
-    return `${weekday(from, zone)}, ${day(from, zone)}`;
-  if (wholeDays && to > from) return `${day(from, zone)} – ${day(to - 1, zone)}`;
-  const start = `${day(from, zone)}, ${clock(from, zone)}`;
+    return `${weekday(from, zone)}, ${date(from, zone, now)}`;
+  if (wholeDays && to > from) return `${date(from, zone, now)} – ${date(to - 1, zone, now)}`;
+  const start = `${date(from, zone, now)}, ${clock(from, zone)}`;
   const sameDay = day(from, zone) === day(to, zone) && to - from < DAY_MS;
-  return `${start} – ${sameDay ? '' : `${day(to, zone)}, `}${clock(to, zone)}`;
+  return `${start} – ${sameDay ? '' : `${date(to, zone, now)}, `}${clock(to, zone)}`;
 }
 
 /** `5 min`, `2 h`, `1 day`. */
@@ -110,4 +117,11 @@ export function ago(time: number, now: number): string {
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 2 * 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
   return `${Math.floor(seconds / 86_400)} days ago`;
+}
+
+/** `30 days` or `36 hours`, of whole hours. */
+export function exactDuration(ms: number): string {
+  const hours = Math.round(ms / 3_600_000);
+  const [count, unit] = hours % 24 === 0 ? [hours / 24, 'day'] : [hours, 'hour'];
+  return `${formatCount(count)} ${unit}${count === 1 ? '' : 's'}`;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { HOST_COMPARE, hostTotals } from './host-totals.ts';
+import { HOST_COMPARE, hostTotals, NO_HOST, withoutHost } from './host-totals.ts';
 
 const HOSTS = hostTotals([
   { id: '1', hostname: 'b', requests: [5, 5], attacks: [1] },
@@ -21,4 +21,14 @@ test('each order lists the largest first, and ties by name', () => {
     rate: 'dcba',
     name: 'abcd',
   });
+});
+
+test('what no host has is the rest of the project', () => {
+  const items = [
+    { id: '1', hostname: 'a', requests: [2, 3], attacks: [1, 0] },
+    { id: '2', hostname: 'b', requests: [1, 1], attacks: [0, 1] },
+  ];
+  expect(withoutHost({ requests: [3, 4], attacks: [1, 1] }, items)).toBeNull();
+  const rest = { id: NO_HOST, hostname: 'No host', requests: 3, attacks: 4 };
+  expect(withoutHost({ requests: [5, 5], attacks: [1, 5] }, items)).toEqual(rest);
 });

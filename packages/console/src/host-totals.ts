@@ -1,5 +1,5 @@
 /** Requests and attacks of each host in the whole range. */
-import type { HostFigures } from './api.ts';
+import type { Figures, HostFigures } from './api.ts';
 import { total } from './points.ts';
 import type { HostSort } from './view.ts';
 
@@ -17,6 +17,20 @@ export function hostTotals(hosts: readonly HostFigures[]): HostTotals[] {
     requests: total(requests),
     attacks: total(attacks),
   }));
+}
+
+/** Not an ID: events without a registered host. */
+export const NO_HOST = '';
+
+export const NO_HOST_TITLE = 'Requests and attacks of log lines without a registered host';
+
+/** The part of the project that no host has. Null: nothing. */
+export function withoutHost(whole: Figures, items: readonly HostFigures[]): HostTotals | null {
+  const rest = (of: (figures: Figures) => readonly number[]) =>
+    total(of(whole)) - total(items.map((host) => total(of(host))));
+  const requests = rest((figures) => figures.requests);
+  const attacks = rest((figures) => figures.attacks);
+  return requests + attacks > 0 ? { id: NO_HOST, hostname: 'No host', requests, attacks } : null;
 }
 
 /** By attack rate. Of hosts without requests, more attacks are a higher rate. */

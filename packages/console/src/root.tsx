@@ -88,7 +88,10 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
     go,
     reload,
     now: () => Date.now() + skewMs,
-    signOut: () => void api.signOut().finally(() => signedOut('')),
+    async signOut() {
+      await api.signOut();
+      signedOut('');
+    },
     handleSignedOut(failure) {
       const isEnded = isSignedOut(failure);
       if (isEnded) signedOut(endOfSession(failure) ?? 'Your session has ended. Sign in again to continue.');

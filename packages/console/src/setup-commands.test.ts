@@ -1,6 +1,17 @@
-import { readFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { instructionsFor, PROGRAMS, type Program, type Target, testEvent } from './setup-commands.ts';
+import {
+  instructionsFor,
+  isLocalOnly,
+  PROGRAMS,
+  type Program,
+  type Target,
+  testEvent,
+} from './setup-commands.ts';
 
 const TARGET: Target = {
   origin: 'https://waf.example.com:8443',
@@ -22,7 +33,7 @@ test.each(Object.keys(PROGRAMS) as Program[])(
       expect(code).toContain("--data '/srv/it'\\''s data' --project p1 ");
     }
     for (const { code } of remote) expect(code).toMatch(/AK[\s\S]*SK/);
-    for (const code of codes) expect(code).not.toMatch(/undefined|null/);
+    for (const code of codes) expect(code).not.toMatch(/undefined|(?<!\/dev\/)null/);
   },
 );
 
@@ -39,11 +50,55 @@ test.each(['nginx', 'apache', 'coraza'] as const)(
   },
 );
 
+test.each(['nginx', 'apache', 'aws', 'other'] as const)(
+  '%s: a file that is sent again counts once',
+  (name) => {
+    const codes = instructionsFor(name, TARGET).remote.flatMap(({ code }) => code.split('\n'));
+    const pushes = codes.filter((code) => code.startsWith('curl'));
+    expect(pushes.length).toBeGreaterThan(0);
+    for (const push of pushes)
+      expect(push).toMatch(/ -H "Idempotency-Key: \$\(.* < (\S+) \| cut -c1-64\)" --data-binary @\1$/);
+  },
+);
+
+const HASHES = ['sha256sum', 'shasum'].filter(
+  (program) => process.env.CI === 'true' || spawnSync('sh', ['-c', `command -v ${program}`]).status === 0,
+);
+
+test.each(HASHES)('the key of a file is its hash where there is only %s', (program) => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-setup-'));
+  try {
+    for (const name of [program, 'cut']) {
+      const path = execFileSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' }).trim();
+      symlinkSync(path, join(directory, name));
+    }
+    const file = join(directory, 'waf.log');
+    writeFileSync(file, 'a line\n');
+    const [push = ''] = instructionsFor('other', TARGET).remote.map(({ code }) => code);
+    const header = /-H (".*") --data/.exec(push)?.[1]?.replaceAll('/var/log/waf.log', file);
+    const printed = execFileSync('/bin/sh', ['-c', `echo ${header}`], {
+      env: { PATH: directory },
+      encoding: 'utf8',
+    });
+    const hash = createHash('sha256').update('a line\n').digest('hex');
+    expect(printed).toBe(`Idempotency-Key: ${hash}\n`);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
+
 test('the configurations are those of the manual, which a test runs', () => {
   const manual = readFileSync(new URL('../../../docs/operations.md', import.meta.url), 'utf8');
   for (const name of ['nginx', 'apache'] as const)
     for (const { code } of instructionsFor(name, TARGET).prepare)
       expect(manual).toContain(`\n${code}\n\`\`\`\n`);
+});
+
+test('loopback addresses are recognized', () => {
+  const local = ['http://127.0.0.1:8080', 'http://localhost', 'http://[::1]:8080'];
+  const others = ['https://waf.example.com', 'http://127.0.0.1.example.com', 'http://10.0.0.5:8080'];
+  expect(local.filter(isLocalOnly)).toEqual(local);
+  expect(others.filter(isLocalOnly)).toEqual([]);
 });
 
 test('the test event is one attack of now', () => {

@@ -47,8 +47,8 @@ export function instructionsFor(program: Program, target: Target): Instructions 
     code: command(target, 'follow', `--source ${source}`, files),
   });
   const push = (...files: readonly [source: string, file: string][]): Step => ({
-    text: 'Send whole files. For a continuous stream, use a log shipper such as Vector or Fluent Bit with the same address and key.',
-    code: files.map(([source, file]) => curl(target, source, `--data-binary @${file}`)).join('\n'),
+    text: 'Send whole files. A file that is sent again counts once, but one that has grown counts again as a whole: for files that grow, use a log shipper such as Vector or Fluent Bit with the same address and key, or follow on this server.',
+    code: files.map(([source, file]) => curl(target, source, fileBody(file))).join('\n'),
   });
   switch (program) {
     case 'nginx':
@@ -109,8 +109,8 @@ export function instructionsFor(program: Program, target: Target): Instructions 
         ],
         remote: [
           {
-            text: 'Send one log file from S3:',
-            code: `aws s3 cp s3://aws-waf-logs-BUCKET/KEY.gz - | ${curl(target, 'aws', "-H 'Content-Encoding: gzip' --data-binary @-")}`,
+            text: 'Send one log file from S3. A file that is sent again counts once.',
+            code: `aws s3 cp s3://aws-waf-logs-BUCKET/KEY.gz waf-log.gz\n${curl(target, 'aws', `-H 'Content-Encoding: gzip' ${fileBody('waf-log.gz')}`)}`,
           },
         ],
       };
@@ -134,6 +134,11 @@ export function instructionsFor(program: Program, target: Target): Instructions 
   }
 }
 
+/** Whether other machines cannot reach the service at this origin. */
+export function isLocalOnly(origin: string): boolean {
+  return /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(new URL(origin).hostname);
+}
+
 /** One attack, to see that it arrives. */
 export function testEvent(target: Target): string {
   const event = `'{"time": '$(date +%s000)', "host": "www.example.com", "attack": "sqli"}'`;
@@ -146,6 +151,13 @@ function command({ program, options, project }: Target, verb: string, ...rest: s
 
 function curl({ origin, project, key }: Target, source: string, data: string): string {
   return `curl --user ${key.access}:${key.secret} '${origin}/ingest/v1/${project}?source=${source}' ${data}`;
+}
+
+/** With a key from the content, so that a file that is sent again, after an error or by mistake, counts once. */
+function fileBody(file: string): string {
+  // macOS and some BSDs have shasum instead of sha256sum.
+  const hash = `{ sha256sum 2>/dev/null || shasum -a 256; } < ${file} | cut -c1-64`;
+  return `-H "Idempotency-Key: $(${hash})" --data-binary @${file}`;
 }
 
 function withKey({ origin, key }: Target): string {

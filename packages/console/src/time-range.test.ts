@@ -13,6 +13,7 @@ import {
   resolveRange,
   type SelectedRange,
   shiftedRange,
+  startOfDays,
   type TimeRange,
   timeBefore,
 } from './time-range.ts';
@@ -39,6 +40,14 @@ test('each preset has the length that it names', () => {
   expect(range('7days')).toEqual({ from: Date.UTC(2026, 6, 9), to: NOW });
   expect(range('30days')).toEqual({ from: Date.UTC(2026, 5, 16), to: NOW });
   expect(range('90days')).toEqual({ from: Date.UTC(2026, 3, 17), to: NOW });
+});
+
+test('only ranges of days that include today begin with a whole day', () => {
+  const start = (selected: SelectedRange) => startOfDays(selected, fixedZone(2 * HOUR_MS), NOW);
+  expect(start({ preset: '7days' })).toBe(Date.UTC(2026, 6, 8, 22));
+  expect(start({ preset: 'today' })).toBe(Date.UTC(2026, 6, 14, 22));
+  for (const preset of ['1hour', '24hours', 'yesterday'] as const) expect(start({ preset })).toBeNull();
+  expect(start({ from: NOW - DAY_MS, to: NOW })).toBeNull();
 });
 
 const rangeBefore = (selected: SelectedRange, range: TimeRange, zone: Zone) =>

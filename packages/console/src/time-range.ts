@@ -46,6 +46,11 @@ export function resolveRange(selected: SelectedRange, zone: Zone, now: number): 
   return { from: midnight(preset.days - 1), to: end };
 }
 
+/** When the days of a preset begin. Null: the range is not one of days that include today. */
+export function startOfDays(selected: SelectedRange, zone: Zone, now: number): number | null {
+  return endsToday(selected) ? resolveRange(selected, zone, now).from : null;
+}
+
 /** Why the range is not valid, or null. */
 export function rangeProblem({ from, to }: TimeRange): string | null {
   if (!(from < to)) return 'The start must be before the end.';

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { ManagedProject } from '../api.ts';
 import { useApp } from '../app.ts';
-import { day } from '../format.ts';
+import { date } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
@@ -31,7 +31,11 @@ export function Projects({ administration, reload }: SectionProps) {
   const columns: Column<ManagedProject>[] = [
     {
       title: 'Project',
-      cell: ({ name }) => <strong class="cut">{name}</strong>,
+      cell: ({ name }) => (
+        <strong class="cut" title={name}>
+          {name}
+        </strong>
+      ),
       compare: byText(({ name }) => name),
     },
     {
@@ -44,7 +48,7 @@ export function Projects({ administration, reload }: SectionProps) {
     },
     {
       title: 'Created',
-      cell: ({ created }) => day(created, app.zone),
+      cell: ({ created }) => date(created, app.zone, app.now()),
       compare: byNumber(({ created }) => created),
     },
     {

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { AccessType, Administration, ManagedUser, Role } from '../api.ts';
 import { useApp } from '../app.ts';
-import { day } from '../format.ts';
+import { date } from '../format.ts';
 import { Confirm, Dialog, FormDialog } from '../parts/dialog.tsx';
 import { Choice, Field, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
@@ -24,7 +24,7 @@ type UserDialog =
   | { kind: 'password'; name: string; password: string };
 
 export function Users({ administration, reload }: SectionProps) {
-  const { api, session, zone, ingestKeys } = useApp();
+  const { api, session, zone, now, ingestKeys } = useApp();
   const { run, problem } = useAction();
   const [dialog, setDialog] = useState<UserDialog | null>(null);
   const [search, setSearch] = useState('');
@@ -43,10 +43,12 @@ export function Users({ administration, reload }: SectionProps) {
       cell: ({ id, name, access, created }) => (
         <div class="stacked">
           <span>
-            <strong class="cut">{name}</strong>
+            <strong class="cut" title={name}>
+              {name}
+            </strong>
             {id === session.user.id && <span class="faint"> (you)</span>}
           </span>
-          <span class="hint">{`${ACCESS_NAMES[access]}, created ${day(created, zone)}`}</span>
+          <span class="hint">{`${ACCESS_NAMES[access]}, created ${date(created, zone, now())}`}</span>
         </div>
       ),
       compare: byText(({ name }) => name),
@@ -111,13 +113,17 @@ export function Users({ administration, reload }: SectionProps) {
         </div>
       )}
       <Problem text={problem} />
-      <Table
-        name="Users"
-        columns={columns}
-        rows={found}
-        keyOf={({ id }) => id}
-        initialSort={{ by: 'User', descending: false }}
-      />
+      {found.length === 0 ? (
+        <p class="empty">No matching user.</p>
+      ) : (
+        <Table
+          name="Users"
+          columns={columns}
+          rows={found}
+          keyOf={({ id }) => id}
+          initialSort={{ by: 'User', descending: false }}
+        />
+      )}
       {dialog?.kind === 'new' && (
         <NewUser
           administration={administration}

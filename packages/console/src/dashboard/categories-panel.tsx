@@ -81,7 +81,9 @@ function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }
         <span class="bar" style={{ width: `${(count / most) * 100}%`, '--key': `var(--category-${name})` }} />
       </td>
       <td class="number">{formatCount(count)}</td>
-      <td class="number faint">{count === 0 ? '–' : share(count, total(Object.values(counts)))}</td>
+      <td class="number faint" title="Share of all attacks">
+        {count === 0 ? '–' : share(count, total(Object.values(counts)))}
+      </td>
     </tr>
   );
 }

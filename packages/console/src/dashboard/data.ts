@@ -2,7 +2,7 @@
 import { type Client, type StatisticsQuery, type Timeline, WafstatError } from '@wafstat/client';
 import type { Api } from '../api.ts';
 import { type AttackSeries, totalsOf } from '../categories.ts';
-import { type HostTotals, hostTotals } from '../host-totals.ts';
+import { type HostTotals, hostTotals, withoutHost } from '../host-totals.ts';
 import { gridOf, total } from '../points.ts';
 import {
   previousRange,
@@ -43,6 +43,8 @@ export interface Details {
   /** Requests in the busiest second. Null: too much data to compute it. */
   peak: number | null;
   hosts: HostTotals[];
+  /** Null: every event has a host. */
+  withoutHost: HostTotals | null;
 }
 
 /** What all calls of the dashboard have in common. */
@@ -75,7 +77,7 @@ export function readNow(query: DashboardQuery): Promise<Period> {
 export async function readDetails(query: DashboardQuery): Promise<Details> {
   const client = query.api.client(query.project);
   const statistics = statisticsQuery(query);
-  const [actions, peak, { items }] = await Promise.all([
+  const [actions, peak, { items, ...whole }] = await Promise.all([
     client.attackActions(statistics),
     client.requestPeak(statistics).catch(noPeak),
     query.api.figures(query.project, statistics),
@@ -86,6 +88,7 @@ export async function readDetails(query: DashboardQuery): Promise<Details> {
     detected: countOf('log'),
     peak: peak === null ? null : peak.qps,
     hosts: hostTotals(items),
+    withoutHost: withoutHost(whole, items),
   };
 }
 

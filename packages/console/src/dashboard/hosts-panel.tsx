@@ -2,17 +2,30 @@
 import { useApp, useProject } from '../app.ts';
 import { csv, curlCommand, download, fileName } from '../export.ts';
 import { formatCount, share } from '../format.ts';
-import type { HostTotals } from '../host-totals.ts';
+import { type HostTotals, NO_HOST, NO_HOST_TITLE } from '../host-totals.ts';
 import { PageLink } from '../parts/frame.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { sentence } from '../parts/states.tsx';
+import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
+import type { Details } from './data.ts';
 import { SkeletonRow, TOP_ROWS } from './top-lists.tsx';
 
-/** `hosts` is null while they are loading. */
-export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[] | null; range: TimeRange }) {
+interface HostsPanelProps {
+  /** Null: still loading, or it failed. */
+  details: Details | null;
+  /** Why they could not be loaded. */
+  failure: unknown;
+  range: TimeRange;
+}
+
+export function HostsPanel({ details, failure, range }: HostsPanelProps) {
   const { view, zone } = useApp();
   const project = useProject();
-  const ordered = (hosts ?? []).toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
+  const { hosts = [], withoutHost = null } = details ?? {};
+  const all = withoutHost === null ? hosts : [...hosts, withoutHost];
+  const ordered = all.toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
+  const sums = { most: Math.max(1, ordered[0]?.attacks ?? 1), all: total(all.map(({ attacks }) => attacks)) };
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
   const save = () => download(fileName(project.name, 'hosts', range, zone, 'csv'), hostsCsv(ordered));
   const path = 'overviews/attack/top-domains';
@@ -36,7 +49,7 @@ export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[] | nu
       <table class="ranking">
         <thead class="offscreen">
           <tr>
-            {['Host', 'Attacks', 'Attack rate'].map((title) => (
+            {['Host', 'Attacks', 'Share'].map((title) => (
               <th key={title} scope="col">
                 {title}
               </th>
@@ -44,17 +57,26 @@ export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[] | nu
           </tr>
         </thead>
         <tbody>
-          {hosts === null && Array.from({ length: TOP_ROWS }, (_, i) => <SkeletonRow key={String(i)} />)}
+          {details === null &&
+            failure === null &&
+            Array.from({ length: TOP_ROWS }, (_, i) => <SkeletonRow key={String(i)} />)}
           {ordered.slice(0, TOP_ROWS).map((host) => (
-            <HostRow key={host.id} host={host} most={Math.max(1, ordered[0]?.attacks ?? 1)} />
+            <HostRow key={host.id} host={host} sums={sums} />
           ))}
         </tbody>
       </table>
+      {details === null && failure !== null && <p class="problem">{sentence(failure)}</p>}
     </Panel>
   );
 }
 
-function HostRow({ host, most }: { host: HostTotals; most: number }) {
+interface HostRowProps {
+  host: HostTotals;
+  /** Attacks of the first host, and of all. */
+  sums: { most: number; all: number };
+}
+
+function HostRow({ host, sums }: HostRowProps) {
   const { view, go } = useApp();
   const { id, hostname, requests, attacks } = host;
   const isChosen = view.hosts.includes(id);
@@ -62,19 +84,27 @@ function HostRow({ host, most }: { host: HostTotals; most: number }) {
   return (
     <tr class={isChosen ? 'chosen' : undefined}>
       <th scope="row">
-        <span class="bar" style={{ width: `${(attacks / most) * 100}%` }} />
-        <button
-          class="filter cut"
-          type="button"
-          title={`${isChosen ? 'Remove the filter' : 'Filter by'} ${hostname}: ${formatCount(attacks)} attacks, ${formatCount(requests)} requests`}
-          aria-pressed={isChosen}
-          onClick={() => go({ hosts: isChosen ? others : [...others, id] })}
-        >
-          {hostname}
-        </button>
+        <span class="bar" style={{ width: `${(attacks / sums.most) * 100}%` }} />
+        {id === NO_HOST ? (
+          <span class="label faint" title={NO_HOST_TITLE}>
+            {hostname}
+          </span>
+        ) : (
+          <button
+            class="filter cut"
+            type="button"
+            title={`${isChosen ? 'Remove the filter' : 'Filter by'} ${hostname}: ${formatCount(attacks)} attacks, ${formatCount(requests)} requests`}
+            aria-pressed={isChosen}
+            onClick={() => go({ hosts: isChosen ? others : [...others, id] })}
+          >
+            {hostname}
+          </button>
+        )}
       </th>
       <td class="number">{formatCount(attacks)}</td>
-      <td class="number faint">{share(attacks, requests)}</td>
+      <td class="number faint" title="Share of all attacks">
+        {attacks === 0 ? '–' : share(attacks, sums.all)}
+      </td>
     </tr>
   );
 }

@@ -3,7 +3,10 @@ import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
 import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
 import type { HostTotals } from '../host-totals.ts';
+import { sentence } from '../parts/states.tsx';
+import { total } from '../points.ts';
 import { endsToday, previousRangeName, type TimeRange } from '../time-range.ts';
+import type { Query } from '../use-query.ts';
 import { filtersCategories } from '../view.ts';
 import { countsOf, type Details, type Period } from './data.ts';
 
@@ -21,23 +24,23 @@ export type Comparison = 'complete' | 'incomplete' | 'none';
 
 interface KeyFiguresProps {
   now: Period;
-  /** Null: still loading. */
-  before: Period | null;
-  details: Details | null;
+  before: Loaded<Period>;
+  details: Loaded<Details>;
   comparison: Comparison;
 }
 
-export function KeyFigures({ now, before, details, comparison }: KeyFiguresProps) {
+/** Without data, it is still loading, or it failed: the page says why. */
+type Loaded<T> = Pick<Query<T>, 'data' | 'failure'>;
+
+export function KeyFigures({ now, before: { data: before, failure }, details, comparison }: KeyFiguresProps) {
   const { view } = useApp();
   const { requests, attacks } = countsOf(now, view);
   const past = before === null ? null : countsOf(before, view);
   const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
-  const compared = (difference: Change | null) =>
-    before === null ? (
-      <span class="skeleton" />
-    ) : (
-      <Difference difference={difference} comparison={comparison} range={before.range} />
-    );
+  const compared = (difference: Change | null) => {
+    if (before === null) return failure === null ? <span class="skeleton" /> : '–';
+    return <Difference difference={difference} comparison={comparison} range={before.range} />;
+  };
   return (
     <dl class="figures">
       <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
@@ -53,20 +56,30 @@ export function KeyFigures({ now, before, details, comparison }: KeyFiguresProps
       >
         {compared(requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore))}
       </Figure>
-      {details === null ? (
-        DETAIL_KINDS.map((kind) => <FigureSkeleton key={kind} kind={kind} />)
-      ) : (
-        <>
-          <Blocked details={details} />
-          <Peak requests={details.peak} />
-          <Busiest hosts={details.hosts} />
-        </>
-      )}
+      <DetailFigures {...details} />
     </dl>
   );
 }
 
 const DETAIL_KINDS = ['blocked', 'peak', 'busiest'] as const;
+
+function DetailFigures({ data, failure }: Loaded<Details>) {
+  if (data !== null)
+    return (
+      <>
+        <Blocked details={data} />
+        <Peak requests={data.peak} />
+        <Busiest details={data} />
+      </>
+    );
+  return DETAIL_KINDS.map((kind) =>
+    failure === null ? (
+      <FigureSkeleton key={kind} kind={kind} />
+    ) : (
+      <Figure key={kind} kind={kind} text="–" title={sentence(failure)} />
+    ),
+  );
+}
 
 function Peak({ requests }: { requests: number | null }) {
   if (requests === null)
@@ -89,16 +102,22 @@ function Blocked({ details: { blocked, detected } }: { details: Details }) {
       title={`${formatCount(blocked)} blocked, ${formatCount(detected)} only detected`}
       scope={filtersCategories(view) ? 'all categories' : undefined}
     >
-      <span class="split" aria-hidden="true">
-        <span style={{ width: `${all === 0 ? 0 : (blocked / all) * 100}%` }} />
-      </span>
-      <span>{`${compactCount(detected)} only detected`}</span>
+      {all === 0 ? (
+        'no attacks'
+      ) : (
+        <>
+          <span class="split" aria-hidden="true">
+            <span style={{ width: `${(blocked / all) * 100}%` }} />
+          </span>
+          <span>{`${compactCount(detected)} only detected`}</span>
+        </>
+      )}
     </Figure>
   );
 }
 
-function Busiest({ hosts }: { hosts: readonly HostTotals[] }) {
-  const all = hosts.reduce((sum, { requests }) => sum + requests, 0);
+function Busiest({ details: { hosts, withoutHost } }: { details: Details }) {
+  const all = total(hosts.map(({ requests }) => requests)) + (withoutHost?.requests ?? 0);
   const host = busiestHost(hosts);
   if (host === undefined) return <Figure kind="busiest" text="–" title="No requests" />;
   return (
@@ -136,7 +155,7 @@ function Figure({ kind, text, title, scope, children }: FigureProps) {
   );
 }
 
-const ARROWS = { up: '▲', down: '▼', same: null } as const;
+const ARROWS = { up: '▲', down: '▼', same: null, new: null } as const;
 
 interface DifferenceProps {
   difference: Change | null;
@@ -147,14 +166,17 @@ interface DifferenceProps {
 
 function Difference({ difference, comparison, range: { from, to } }: DifferenceProps) {
   const { view, zone } = useApp();
-  if (comparison === 'none') return <>no earlier data</>;
-  if (comparison === 'incomplete') return <>earlier data is incomplete</>;
+  if (comparison === 'none') return <>No earlier data</>;
+  if (comparison === 'incomplete') return <>Earlier data is incomplete</>;
   if (difference === null) return null;
-  const name = previousRangeName(view.selectedRange);
+  const period = previousRangeName(view.selectedRange);
   const sameTime = endsToday(view.selectedRange) ? ' (up to the same time of day: today is not over)' : '';
+  const title = `vs ${period}: ${formatRange(from, to, zone)}${sameTime}`;
   const arrow = ARROWS[difference.direction];
+  if (difference.direction === 'new')
+    return <span title={title}>{`None ${period.startsWith('previous') ? `in the ${period}` : period}`}</span>;
   return (
-    <span class="compared" title={`vs ${name}: ${formatRange(from, to, zone)}${sameTime}`}>
+    <span class="compared" title={title}>
       <span class="difference">
         {arrow && (
           <span class="arrow" aria-hidden="true">
@@ -163,7 +185,7 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
         )}
         {difference.text}
       </span>
-      <span>{`vs ${name}`}</span>
+      <span>{`vs ${period}`}</span>
     </span>
   );
 }

@@ -37,6 +37,9 @@ export function paddingRight(): number {
   return Math.round(remPx() * 1.5);
 }
 
+/** Above the plot, so that the title of the pane covers no values. */
+const TITLE_HEIGHT_REM = 1.3;
+
 const TICK_WIDTH_REM = 6.5;
 
 /** Counts are integers. */
@@ -58,7 +61,7 @@ export function drawPane(
     {
       width: size.width,
       height: size.height,
-      padding: [8, paddingRight(), size.hasTimeAxis ? 0 : 6, 0],
+      padding: [Math.round(rem * TITLE_HEIGHT_REM), paddingRight(), size.hasTimeAxis ? 0 : 6, 0],
       legend: { show: false },
       cursor: { show: false },
       scales: {

@@ -10,7 +10,7 @@ import {
 import { useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
-import { formatCount, formatRange } from '../format.ts';
+import { exactDuration, formatCount, formatRange } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
@@ -166,9 +166,10 @@ interface CoverageProps {
 
 /** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00 (whole hours)`; why, if hours are missing. */
 function Coverage({ name, list, queriedFrom }: CoverageProps) {
-  const { view, zone } = useApp();
+  const { session, view, zone, now } = useApp();
   const { attacks, from, to, shortened } = list;
-  const hours = formatRange(from, to, zone);
+  // Lines break between dates, not in them.
+  const hours = formatRange(from, to, zone).replaceAll(/(\d) (?=[A-Z])/g, '$1\u00a0');
   const isComplete = from <= queriedFrom;
   const parts =
     attacks === 0
@@ -178,12 +179,17 @@ function Coverage({ name, list, queriedFrom }: CoverageProps) {
           distinctText(name, list),
         ];
   if (isComplete) return <>{(attacks === 0 ? parts : [...parts, `${hours} (whole hours)`]).join(', ')}</>;
+  const keptMs = session.top_lists_ms;
+  const notKept =
+    keptMs === null || queriedFrom >= now() - keptMs
+      ? 'earlier hours are not kept'
+      : `top lists are kept for ${exactDuration(keptMs)}`;
+  if (from >= to) return <>{notKept.charAt(0).toUpperCase() + notKept.slice(1)}</>;
   return (
     <>
       {parts.join(', ')}
       <span class="missing-hours">
-        {from < to && `Only ${hours}: `}
-        {shortened ? 'earlier hours are too large for one list' : 'earlier hours are not kept'}
+        {`Only ${hours}: ${shortened ? 'earlier hours are too large for one list' : notKept}`}
       </span>
     </>
   );

@@ -77,12 +77,7 @@ function Dashboard() {
         )}
         {now.data !== null && (
           <>
-            <KeyFigures
-              now={now.data}
-              before={before.data}
-              details={details.data}
-              comparison={data.comparison}
-            />
+            <KeyFigures now={now.data} before={before} details={details} comparison={data.comparison} />
             <Panels {...data} period={now.data} tops={tops} />
           </>
         )}
@@ -94,9 +89,14 @@ function Dashboard() {
 type PanelsProps = ReturnType<typeof useDashboard> & { period: Period };
 
 function Panels({ period, before, details, hostLines, tops, comparison }: PanelsProps) {
+  const { hosts } = useApp().view;
   const { range, timeline, categories } = period;
   if ([...timeline.requests, ...timeline.attacks].every(({ num }) => num === 0))
-    return <Message title="No data in this range">Try a longer range or other hosts.</Message>;
+    return (
+      <Message title="No data in this range">
+        {hosts.length === 0 ? 'Try a longer range.' : 'Try a longer range or other hosts.'}
+      </Message>
+    );
   return (
     <div class="panels">
       <TimelinePanel
@@ -106,7 +106,7 @@ function Panels({ period, before, details, hostLines, tops, comparison }: Panels
       />
       <CategoriesPanel counts={totalsOf(categories)} range={range} />
       <div class="tops">
-        <HostsPanel hosts={details.data?.hosts ?? null} range={range} />
+        <HostsPanel details={details.data} failure={details.failure} range={range} />
         <TopListPanels lists={tops.data} failure={tops.failure} range={range} />
       </div>
     </div>
@@ -163,7 +163,8 @@ function useDashboard() {
     hostLines: fresh(hostLines),
     tops: fresh(tops),
     comparison: isKnown ? comparisonOf(before.data, firstSeen.data) : ('complete' as const),
-    isEmpty: !firstSeen.isLoading && firstSeen.failure === null && firstSeen.data === null,
+    // Once loaded, it stays so while the service does not respond.
+    isEmpty: !firstSeen.isLoading && firstSeen.updatedAt !== null && firstSeen.data === null,
     isLoading: all.some((one) => one.isLoading),
     /** Without the main numbers, the page shows only this. Otherwise live mode tries again. */
     failure:

@@ -8,10 +8,11 @@ import { Command } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
 import { PageLink } from '../parts/frame.tsx';
 import { SecretValue } from '../parts/secret.tsx';
-import { Problem } from '../parts/states.tsx';
+import { Problem, sentence } from '../parts/states.tsx';
 import { total } from '../points.ts';
 import {
   instructionsFor,
+  isLocalOnly,
   PLACEHOLDER_KEY,
   PROGRAMS,
   type Program,
@@ -36,7 +37,10 @@ export function FirstRun({ title }: { title?: string }) {
     origin: location.origin,
     project: id,
     program: setup?.program ?? 'wafstat',
-    options: setup && setup.options.length > 0 ? setup.options : ['--data', 'DATA_DIRECTORY'],
+    options: [
+      ...(setup && setup.options.length > 0 ? setup.options : ['--data', 'DATA_DIRECTORY']),
+      ...(setup?.counting ?? []),
+    ],
     key: key ?? PLACEHOLDER_KEY,
   };
   const { prepare, local, remote } = instructionsFor(program, target);
@@ -52,17 +56,27 @@ export function FirstRun({ title }: { title?: string }) {
       </Part>
       <Part number={2} title="Count them on this server">
         {setup?.program === null && (
-          <p>Ask an administrator for the path of the program and the data directory.</p>
+          <p>
+            Ask an administrator for the path of the program, the data directory, and the options of the
+            store.
+          </p>
         )}
         {local.map((step) => (
           <StepCode key={step.code} step={step} />
         ))}
         <p class="hint">
-          Run this as the user of the service; with the Debian package, use{' '}
-          <code>wafstat-follow@.service</code> or <code>wafstat-admin</code>.
+          Run this as the user of the service and with its environment variables: the command contains no
+          passwords. With the Debian package, use <code>wafstat-follow@.service</code> or{' '}
+          <code>wafstat-admin</code>.
         </p>
       </Part>
       <Part number={3} title="Or send them from another machine">
+        {isLocalOnly(target.origin) && (
+          <p class="hint">
+            The commands contain the address of this page, <code>{target.origin}</code>, which only this
+            machine can reach. Replace it with the address of the service in your network.
+          </p>
+        )}
         <KeyStep ingestKey={key} created={created} mayCreate={setup?.can_create_key ?? false} />
         {remote.map((step) => (
           <StepCode key={step.code} step={step} />
@@ -168,7 +182,9 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
 function Arrivals() {
   const { api } = useApp();
   const { id } = useProject();
-  const { data } = useQuery(`arrivals ${id}`, (signal) => api.sources(id, signal), { refresh: true });
+  const { data, failure } = useQuery(`arrivals ${id}`, (signal) => api.sources(id, signal), {
+    refresh: true,
+  });
   const before = useRef<readonly SourceHealth[] | null>(null);
   // Until something counts, all drops are shown: also those from before.
   if (data !== null) before.current ??= data.items.some(({ events }) => events > 0) ? data.items : [];
@@ -176,11 +192,17 @@ function Arrivals() {
   const counted = total(arrived.map(({ events }) => events));
   const dropped = total(arrived.map(droppedOf));
   const withoutHost = total(arrived.map(({ without_host }) => without_host));
+  if (failure !== null)
+    return (
+      <div class="arrivals bad" role="alert">
+        {`${sentence(failure)} Trying again.`}
+      </div>
+    );
   if (counted + dropped === 0)
     return (
       <p class="arrivals waiting" role="status">
         <span class="pulse" aria-hidden="true" />
-        Waiting for the first event...
+        {before.current?.length ? 'Waiting for new events...' : 'Waiting for the first event...'}
       </p>
     );
   return (

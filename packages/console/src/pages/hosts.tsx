@@ -1,9 +1,17 @@
 /** The hosts of the project with their statistics in the selected range. */
 import { useState } from 'preact/hooks';
-import type { Figures, HostFigures } from '../api.ts';
+import type { HostFigures } from '../api.ts';
 import { mayRead, useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
-import { byRate, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
+import {
+  byRate,
+  HOST_COMPARE,
+  type HostTotals,
+  hostTotals,
+  NO_HOST,
+  NO_HOST_TITLE,
+  withoutHost,
+} from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
@@ -12,7 +20,6 @@ import { Icon } from '../parts/icon.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
-import { total } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import type { HostSort, View } from '../view.ts';
@@ -23,9 +30,6 @@ const LINE_POINTS = 60;
 
 /** An open dialog. Without a host, a new one is named. */
 type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; host: HostTotals };
-
-/** Not an ID: events without a registered host. */
-const NO_HOST = '';
 
 export function HostsPage() {
   return mayRead(useProject()) ? <HostsOfProject /> : <IngestOnly />;
@@ -127,15 +131,6 @@ function HostsOfProject() {
   );
 }
 
-/** The part of the project that no host has. Null: nothing. */
-function withoutHost(whole: Figures, items: readonly HostFigures[]): HostTotals | null {
-  const rest = (of: (figures: Figures) => readonly number[]) =>
-    total(of(whole)) - total(items.map((host) => total(of(host))));
-  const requests = rest((figures) => figures.requests);
-  const attacks = rest((figures) => figures.attacks);
-  return requests + attacks > 0 ? { id: NO_HOST, hostname: 'No host', requests, attacks } : null;
-}
-
 function NoHosts({ all }: { all: number }) {
   return all === 0 ? (
     <Message title="No hosts yet">
@@ -174,7 +169,7 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
       compare: byText(({ hostname }) => hostname),
       cell: ({ id, hostname }) =>
         id === NO_HOST ? (
-          <span class="faint" title="Requests and attacks of log lines without a registered host">
+          <span class="faint" title={NO_HOST_TITLE}>
             No host
           </span>
         ) : (

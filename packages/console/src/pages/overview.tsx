@@ -161,7 +161,7 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefin
 
 function changeText({ attacks, attacksBefore }: Tile): string {
   if (attacks === attacksBefore) return attacks === 0 ? 'no attacks' : 'no change';
-  return attacksBefore === 0 ? 'no earlier data' : `attacks ${change(attacks, attacksBefore).text}`;
+  return attacksBefore === 0 ? 'no attacks before' : `attacks ${change(attacks, attacksBefore).text}`;
 }
 
 /** The project and its hosts, with the same previous period as on the dashboard. */

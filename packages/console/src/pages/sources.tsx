@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SourceHealth, SourceList } from '../api.ts';
 import { mayRead, useApp, useProject } from '../app.ts';
-import { ago, day, formatCount, formatTime } from '../format.ts';
+import { ago, date, formatCount, formatTime } from '../format.ts';
 import { Drops, droppedOf, hasUnexpectedDrops, recordsOf } from '../parts/drops.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -80,7 +80,9 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
       title: 'Source',
       cell: ({ name, format }) => (
         <div class="stacked">
-          <strong class="cut">{name}</strong>
+          <strong class="cut" title={name}>
+            {name}
+          </strong>
           <code class="hint cut">{format}</code>
         </div>
       ),
@@ -96,7 +98,10 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
         ) : (
           <div class="stacked">
             <span title={formatTime(last_seen, zone)}>{ago(last_seen, now())}</span>
-            <span class="hint" title={formatTime(first_seen, zone)}>{`first ${day(first_seen, zone)}`}</span>
+            <span
+              class="hint"
+              title={formatTime(first_seen, zone)}
+            >{`first ${date(first_seen, zone, now())}`}</span>
           </div>
         ),
       compare: byNumber(({ last_seen }) => last_seen ?? 0),

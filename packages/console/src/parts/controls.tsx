@@ -12,6 +12,7 @@ import {
   resolveRange,
   type SelectedRange,
   shiftedRange,
+  startOfDays,
 } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
 import {
@@ -68,6 +69,7 @@ function RangePicker() {
         <ShiftButton steps={-1} />
         <ShiftButton steps={1} />
       </div>
+      <DaysSince />
       {chosen === null && (
         <button class="button quiet back" type="button" onClick={goBack}>
           <Icon name="back" />
@@ -76,6 +78,18 @@ function RangePicker() {
       )}
     </div>
   );
+}
+
+/** Hours are counted back from now, days from the end of today: the first of them is whole. */
+function DaysSince() {
+  const { view, zone, now } = useApp();
+  const start = startOfDays(view.selectedRange, zone, now());
+  return start === null ? null : <span class="hint since">{sinceText(start, zone)}</span>;
+}
+
+/** `since 10 Nov, 00:00`. */
+export function sinceText(time: number, zone: Zone): string {
+  return `since ${day(time, zone)}, ${clock(time, zone)}`;
 }
 
 const NAMES = Object.keys(PRESETS) as PresetName[];
@@ -107,7 +121,7 @@ function presetTitle(name: PresetName, zone: Zone, now: number): string {
   const { from, to } = resolveRange({ preset: name }, zone, now);
   if (!endsNow({ preset: name })) return `${preset.title}: ${formatRange(from, to, zone)}`;
   const days = preset.days === 1 ? '' : ` (today and the ${preset.days - 1} days before)`;
-  return `${preset.title}: since ${day(from, zone)}, ${clock(from, zone)}${days}`;
+  return `${preset.title}: ${sinceText(from, zone)}${days}`;
 }
 
 /** Shows the previous or the next period. */
@@ -119,7 +133,7 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
     <button
       class="button quiet square"
       type="button"
-      title={shifted === null ? name : `${name}: ${formatRange(shifted.from, shifted.to, zone)}`}
+      title={shifted === null ? name : `${name}: ${formatRange(shifted.from, shifted.to, zone, now())}`}
       aria-label={name}
       disabled={shifted === null}
       onClick={() => shifted !== null && go({ selectedRange: shifted, offset: 0 })}
@@ -129,15 +143,15 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
   );
 }
 
-function customText(selected: SelectedRange, zone: Zone): string | null {
-  if (!('preset' in selected)) return formatRange(selected.from, selected.to, zone);
+function customText(selected: SelectedRange, zone: Zone, now: number): string | null {
+  if (!('preset' in selected)) return formatRange(selected.from, selected.to, zone, now);
   const preset = PRESETS[selected.preset];
   return 'inMenu' in preset ? preset.title : null;
 }
 
 function CustomRange() {
-  const { view, zone } = useApp();
-  const text = customText(view.selectedRange, zone);
+  const { view, zone, now } = useApp();
+  const text = customText(view.selectedRange, zone, now());
   return (
     <Popover
       name="Custom range"

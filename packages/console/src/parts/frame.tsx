@@ -3,12 +3,14 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
+import { useAction } from '../use-query.ts';
 import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
 import { Icon } from './icon.tsx';
 import { Shortcuts } from './shortcuts.tsx';
+import { Problem } from './states.tsx';
 
 export function Frame({ children }: { children: ComponentChildren }) {
-  const { session, signOut, view } = useApp();
+  const { view } = useApp();
   const [isOpen, setOpen] = useState(false);
   const opener = useRef<HTMLButtonElement>(null);
   useEffect(() => setOpen(false), [view.page]);
@@ -47,15 +49,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
         </button>
         <div class={`menu ${isOpen ? 'open' : ''}`}>
           <Navigation />
-          <div class="who">
-            <ThemeButton />
-            <span class="user" title={`Domain ${session.user.domain}`}>
-              {session.user.name}
-            </span>
-            <button class="button quiet" type="button" onClick={signOut}>
-              Sign out
-            </button>
-          </div>
+          <Account key={view.page} />
         </div>
       </header>
       <main id="main" tabIndex={-1}>
@@ -79,6 +73,26 @@ function Navigation() {
         </PageLink>
       ))}
     </nav>
+  );
+}
+
+/** Has the page as its key, so that the next page does not show the error of this one. */
+function Account() {
+  const { session, signOut } = useApp();
+  const { run, problem, isRunning } = useAction();
+  return (
+    <>
+      <div class="who">
+        <ThemeButton />
+        <span class="user" title={`Domain ${session.user.domain}`}>
+          {session.user.name}
+        </span>
+        <button class="button quiet" type="button" disabled={isRunning} onClick={() => void run(signOut)}>
+          Sign out
+        </button>
+      </div>
+      <Problem text={problem && `You are still signed in. ${problem}`} />
+    </>
   );
 }
 
@@ -118,7 +132,12 @@ function ProjectPicker() {
   const choose = (id: string) => go({ project: id, hosts: [], offset: 0 });
   return (
     <div class="project">
-      <select aria-label="Project" value={project.id} onChange={(event) => choose(event.currentTarget.value)}>
+      <select
+        aria-label="Project"
+        title={project.name}
+        value={project.id}
+        onChange={(event) => choose(event.currentTarget.value)}
+      >
         {session.projects.map(({ id, name }) => (
           <option key={id} value={id}>
             {name}

@@ -44,24 +44,32 @@ export function Problem({ text }: { text: string }) {
   );
 }
 
-/** The error as one sentence, for forms. */
+/** The error in whole sentences, for forms. */
 export function sentence(failure: unknown): string {
-  const { text } = explain(failure);
-  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
+  const { title, text } = explain(failure);
+  return isNoResponse(failure) ? `${title}. ${text}` : text;
+}
+
+function isNoResponse(failure: unknown): boolean {
+  return failure instanceof WafstatError && failure.status === undefined;
 }
 
 function explain(failure: unknown): { title: string; text: string; requestId?: string | undefined } {
-  if (!(failure instanceof WafstatError)) {
-    return {
-      title: 'Something went wrong',
-      text: failure instanceof Error ? failure.message : String(failure),
-    };
-  }
-  const { status, message: text, requestId } = failure;
-  if (status === undefined) {
+  const text = asSentence(failure instanceof Error ? failure.message : String(failure));
+  if (!(failure instanceof WafstatError)) return { title: 'Something went wrong', text };
+  if (isNoResponse(failure))
     return { title: 'The service is not responding', text: 'It may be restarting, or the network is down.' };
-  }
-  if (status === 403) return { title: 'Not allowed', text, requestId };
-  if (status === 429) return { title: 'Too many requests', text, requestId };
-  return { title: 'The request failed', text, requestId };
+  const { status = 0, requestId } = failure;
+  return { title: TITLES[status] ?? 'The request failed', text, requestId };
+}
+
+const TITLES: Readonly<Record<number, string>> = {
+  403: 'Not allowed',
+  429: 'Too many requests',
+  503: 'The service is unavailable',
+};
+
+/** Messages of the service begin in lower case. */
+function asSentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
 }

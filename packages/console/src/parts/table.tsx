@@ -1,4 +1,4 @@
-/** Tables that sort by their headers, scroll in their own box, and become lists on narrow screens. */
+/** Tables that sort by their headers, and become lists on narrow screens. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 
@@ -23,6 +23,9 @@ export interface Sort {
   descending: boolean;
 }
 
+/** Longer tables scroll in their own box, with the headers in view. Others are shown whole: a box would hide rows. */
+const WHOLE_ROWS_MAX = 30;
+
 interface TableProps<Row> {
   /** For screen readers. */
   name: string;
@@ -41,7 +44,12 @@ export function Table<Row>({ name, columns, rows, keyOf, initialSort, sort, onSo
   const current = sort ?? own;
   const shown = sort === undefined && own !== undefined ? sorted(rows, columns, own) : rows;
   return (
-    <div class="table" tabIndex={0} role="region" aria-label={name}>
+    <div
+      class={`table ${rows.length > WHOLE_ROWS_MAX ? 'long' : ''}`}
+      tabIndex={0}
+      role="region"
+      aria-label={name}
+    >
       <NarrowSort columns={columns} sort={current} onSort={onSort ?? setOwn} />
       <table>
         <thead>

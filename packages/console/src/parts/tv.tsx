@@ -2,8 +2,9 @@
 import { useEffect } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { formatRange, timeOfDay } from '../format.ts';
-import { PRESETS } from '../time-range.ts';
+import { PRESETS, startOfDays } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
+import { sinceText } from './controls.tsx';
 import { Logo } from './frame.tsx';
 import { Icon } from './icon.tsx';
 
@@ -23,7 +24,7 @@ export function TvButton() {
 
 /** The project, the range and the state. Escape leaves. */
 export function TvHead({ query }: { query: Query<unknown> }) {
-  const { view, zone, go } = useApp();
+  const { view, zone, now, go } = useApp();
   const project = useProject();
   const { selectedRange } = view;
   useEffect(() => {
@@ -48,12 +49,14 @@ export function TvHead({ query }: { query: Query<unknown> }) {
   const range =
     'preset' in selectedRange
       ? PRESETS[selectedRange.preset].title
-      : formatRange(selectedRange.from, selectedRange.to, zone);
+      : formatRange(selectedRange.from, selectedRange.to, zone, now());
+  const start = startOfDays(selectedRange, zone, now());
   return (
     <div class="tv-head">
       <Logo />
       <strong>{project.name}</strong>
       <span>{range}</span>
+      {start !== null && <span class="faint">{sinceText(start, zone)}</span>}
       <TvState query={query} />
       <button class="button quiet" type="button" onClick={() => go({ tv: false }, 'replace')}>
         <Icon name="close" />
@@ -65,11 +68,13 @@ export function TvHead({ query }: { query: Query<unknown> }) {
 
 function TvState({ query: { failure, updatedAt } }: { query: Query<unknown> }) {
   const { zone } = useApp();
-  const updated = updatedAt === null ? '' : timeOfDay(updatedAt, zone);
+  const updated = updatedAt === null ? null : timeOfDay(updatedAt, zone);
+  const state = updated === null ? 'loading' : `updated ${updated}`;
+  const problem = updated === null ? 'not loaded' : `not updated since ${updated}`;
   return (
     <span class={`live ${failure === null ? '' : 'failing'}`} role="status">
       <span class="pulse" />
-      {failure === null ? `updated ${updated}` : `not updated since ${updated}; retrying`}
+      {failure === null ? state : `${problem}; retrying`}
     </span>
   );
 }
