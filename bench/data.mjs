@@ -1,4 +1,6 @@
 /** Generates the traffic for all candidates: always the same for the same days. */
+import { addressOf, countryOf, ruleOf, urlOf, zipf } from './details.mjs';
+
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
@@ -10,10 +12,21 @@ export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
 export const CATEGORIES =
   'xss,sqli,cmdi,cc,custom,illegal,lfi,robot,antitamper,rfi,vuln,whiteblackip,webshell'.split(',');
 
+/** As long as the service keeps top lists by default. */
+const DETAILS_DAYS = 30;
 /** Every host has traffic in every minute: the hardest case for a store that omits zeros. */
-const STEADY = { slot_ms: MINUTE_MS, mean: 1.54, attack_share: 0.03 };
-/** One event per quarter of an hour, mostly attacks: as many hourly counters as STEADY, but fewer events. */
-const SPARSE = { slot_ms: 15 * MINUTE_MS, mean: 1, attack_share: 0.7 };
+const STEADY = { slot_ms: MINUTE_MS, mean: 1.54, attack_share: 0.03, details_days: DETAILS_DAYS };
+/**
+ * One event per quarter of an hour, mostly attacks: as many hourly counters as STEADY, but fewer events. Details would triple
+ * the time to write them, and no top list of them is measured.
+ */
+const SPARSE = { slot_ms: 15 * MINUTE_MS, mean: 1, attack_share: 0.7, details_days: 0 };
+
+/** The values of attacks: the first of each list are frequent, most are rare. */
+const ADDRESSES = Array.from({ length: 4_000 }, (_, n) => addressOf(n));
+const COUNTRIES = ADDRESSES.map((_, n) => countryOf(n));
+const PATHS = Array.from({ length: 300 }, (_, n) => urlOf(n));
+const RULES = CATEGORIES.map((_, category) => Array.from({ length: 5 }, (_, n) => ruleOf(category * 5 + n)));
 
 /** Ends at the last midnight, so that no event is too old or in the future. */
 const END = Math.floor(Date.now() / DAY_MS) * DAY_MS;
@@ -74,6 +87,19 @@ export function eventsNow(count, hosts, spread_ms) {
     host: i % hosts,
     category: i % 33 === 0 ? CATEGORIES.indexOf('sqli') : -1,
   }));
+}
+
+/** The details of an attack, always the same for the same attack. Only the service counts them. */
+export function detailsOf(time, host, category) {
+  const random = randomNumbers(Math.imul(host + 1, 0x9e3779b1) ^ time);
+  const chosen = (list) => list[zipf(list.length, random)];
+  const source = zipf(ADDRESSES.length, random);
+  return {
+    source: ADDRESSES[source],
+    url: chosen(PATHS),
+    rule: chosen(RULES[category]),
+    country: COUNTRIES[source],
+  };
 }
 
 /** Pseudo-random numbers from 0 to 1 (mulberry32). */

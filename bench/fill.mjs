@@ -4,7 +4,7 @@
  *   node fill.mjs DIRECTORY PROJECT_ID '{"hosts": ...}'      prints the IDs of the hosts
  */
 import { join } from 'node:path';
-import { CATEGORIES, trafficOfDay } from './data.mjs';
+import { CATEGORIES, detailsOf, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
 
 const [directory, project, text] = process.argv.slice(2);
@@ -19,6 +19,7 @@ for (let i = 0; i < traffic.hosts; i++) {
 }
 let events = 0;
 for (let day = 0; day < traffic.days; day++) {
+  const hasDetails = day >= traffic.days - traffic.details_days;
   const { length, times, hosts, categories } = trafficOfDay(traffic, day);
   const batch = Array.from({ length }, (_, i) => ({
     time: times[i],
@@ -26,6 +27,7 @@ for (let day = 0; day < traffic.days; day++) {
     request: true,
     attack: CATEGORIES[categories[i]] ?? null,
     count: 1,
+    details: hasDetails && categories[i] >= 0 ? detailsOf(times[i], hosts[i], categories[i]) : undefined,
   }));
   await store.append({ project, source: { name: 'bench', format: 'events' }, events: batch, dropped: {} });
   events += length;

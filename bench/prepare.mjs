@@ -1,5 +1,6 @@
 /** Installs programs and packages, and loads the data into every candidate. */
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { installComponents } from '../scripts/components.mjs';
@@ -16,7 +17,10 @@ const COMPONENTS = [
 
 const PEER_FILES = ['sqlite.db', 'duck.db', 'postgres', 'clickhouse'];
 
-/** Returns where everything is. Reuses data that was generated today, because that takes longer than the measurement. */
+/** The code that decides what the data is. */
+const GENERATORS = ['data.mjs', 'details.mjs', 'fill.mjs', 'rollup.mjs'];
+
+/** Returns where everything is. Reuses data that the same code generated today, because that takes some minutes. */
 export async function prepare(quick, log) {
   log('programs and packages');
   const missing = installComponents(COMPONENTS);
@@ -26,7 +30,7 @@ export async function prepare(quick, log) {
 
   const directory = join(bench, '.cache', quick ? 'quick' : 'full');
   const sets = dataSets(quick);
-  const wanted = JSON.stringify(sets);
+  const wanted = JSON.stringify({ ...sets, code: hashOf(GENERATORS) });
   if (
     !existsSync(join(directory, 'sets.json')) ||
     readFileSync(join(directory, 'sets.json'), 'utf8') !== wanted
@@ -54,6 +58,12 @@ export async function prepare(quick, log) {
     })(),
   ]);
   return { directory, sets, ...service, ...grown };
+}
+
+function hashOf(names) {
+  const hash = createHash('sha256');
+  for (const name of names) hash.update(readFileSync(join(bench, name)));
+  return hash.digest('hex');
 }
 
 /** What some measurements change: a copy of the first installation and of the databases. */

@@ -8,6 +8,7 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { addressOf, countryOf, ruleOf, urlOf, zipf } from './details.mjs';
 
 const { lmdbStore } = await import('../packages/server/dist/store/lmdb/lmdb.js');
 const { CATEGORIES } = await import('../packages/server/dist/event.js');
@@ -28,10 +29,6 @@ const SCENARIOS = {
   scattered: { hosts: 10, perHour: 1_000, session: 1, sources: 50_000, urls: 2_000 },
   flood: { hosts: 10, perHour: 5_000, session: 1, sources: 100_000, urls: 5_000, isFlood: true },
 };
-const WORDS =
-  'admin,login,wp-content,plugins,api,v1,users,search,static,upload,index.php,config,cgi-bin,shop,cart'.split(
-    ',',
-  );
 const [, , engine = 'lmdb', only] = process.argv;
 
 for (const [name, scenario] of Object.entries(SCENARIOS)) {
@@ -188,7 +185,7 @@ function attacksOf({ perHour, session, sources, urls, isFlood = false }, hosts, 
       blocked: false,
       source: addressOf(from),
       url: urlOf(isNew ? unique : zipf(urls)),
-      rule: String(941_100 + rule * 10),
+      rule: ruleOf(rule),
       country: countryOf(from),
     };
     return {
@@ -200,24 +197,4 @@ function attacksOf({ perHour, session, sources, urls, isFlood = false }, hosts, 
       details: hasDetails ? details : { blocked: false },
     };
   });
-}
-
-/** A number below n: k has a share of about 1 / (k + 1). */
-function zipf(n) {
-  return Math.min(n - 1, Math.floor(Math.exp(Math.random() * Math.log(n + 1))) - 1);
-}
-
-function addressOf(n) {
-  const mixed = Math.imul(n + 1, 0x9e3779b1) >>> 0;
-  return [24, 16, 8, 0].map((bits) => (mixed >>> bits) & 255).join('.');
-}
-
-function urlOf(n) {
-  const [one, other] = [WORDS[n % WORDS.length], WORDS[Math.floor(n / WORDS.length) % WORDS.length]];
-  return n < 10 ? `/${one}` : `/${one}/${other}/${n}`;
-}
-
-function countryOf(n) {
-  const code = Math.imul(n + 7, 2_654_435_761) >>> 24;
-  return `${String.fromCharCode(65 + (code % 8))}${String.fromCharCode(65 + ((code >> 3) % 8))}`;
 }

@@ -71,7 +71,7 @@ export async function startIngesting({ directory, data, project, hosts, eventsPe
   };
 }
 
-/** In the format `events`, with the host names of fill.mjs. */
+/** In the format `events`, with the host names of fill.mjs. Without details, which peers do not count. */
 export function eventLines(events) {
   let text = '';
   for (const { time, host, category } of events) {

@@ -22,7 +22,7 @@ const CLIENTS = 16;
 /** Until new events are counted. */
 const SETTLE_MS = 500;
 /** Until V8 has optimized the code. On a busy machine that takes longer, but not for ever: peers are slow. */
-const WARM_UP = { responses: 10_000, seconds_max: 15 };
+const WARM_UP = { responses: 50_000, seconds_max: 15 };
 /** Enough for a median: rounds are long, because there are many views. */
 const ROUNDS_MAX = 5;
 
@@ -116,7 +116,7 @@ async function warmUp(load) {
 }
 
 /** The data sets end at midnight. */
-function countToday({ directory, measured, sets }, until) {
+export function countToday({ directory, measured, sets }, until) {
   const file = join(directory, 'today.ndjson');
   writeFileSync(file, eventLines(eventsSince(sets.measured, until)));
   const where = ['--data', measured.data, '--project', measured.projects[0].id];
@@ -139,7 +139,7 @@ async function startAll(processes, { directory, measured }, until) {
   return { service: { ...service, authorize }, peers, text };
 }
 
-function liveViews({ id, hostIds }, text) {
+export function liveViews({ id, hostIds }, text) {
   return Object.entries(VIEWS).map(([name, { coding = 'identity', charts }]) => {
     const headers = { 'X-Auth-Token': text, 'Accept-Encoding': coding };
     const requests = Array.from({ length: CLIENTS }, (_, client) =>
