@@ -25,13 +25,17 @@ function mayHoldFiles(directory: string): boolean {
 }
 
 /** Files share a worker process: loading the modules for each file takes longer than many of them run. */
-const COMMON = { isolate: false, setupFiles: 'test/random.ts' };
-const BLACK_BOX = {
-  ...COMMON,
+const COMMON = {
+  isolate: false,
+  setupFiles: 'test/random.ts',
+  // At least ten times as long as the longest property test takes while all other files run too.
   testTimeout: 300_000,
   hookTimeout: 120_000,
   // The default is one second, which a busy machine exceeds.
   expect: { poll: { timeout: 60_000 } },
+};
+const BLACK_BOX = {
+  ...COMMON,
   // Run the build output as it is, not transformed by Vite.
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };
@@ -67,8 +71,8 @@ const LONG_FILES = [
   ...['faults', 'packaging', 'follow', 'lifecycle', 'workers', 'crash', 'data-directory', 'web-servers'],
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
   ...['console', 'console-accessibility', 'console-access', 'console-management', 'console-categories'],
-  ...['lmdb', 'damage', 'hostile', 'calls', 'cached-counts', 'routes', 'connections', 'read-ahead'],
-  ...['timeline-blocks', 'abuse', 'memory'],
+  ...['lmdb', 'read-ahead', 'damage', 'hostile', 'calls', 'cached-counts', 'routes', 'connections'],
+  ...['memory', 'timeline-blocks', 'abuse'],
 ].map((name) => `${name}.test.ts`);
 
 class LongFilesFirst extends BaseSequencer {
@@ -88,7 +92,7 @@ export default defineConfig({
     maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFilesFirst },
     projects: [
-      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 120_000, ...COMMON } },
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], ...COMMON } },
       {
         test: {
           name: 'stores',

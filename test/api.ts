@@ -107,6 +107,8 @@ export interface Timeline {
 
 export type Distribution = Record<string, number>;
 
+const SHED = 'the service is overloaded';
+
 export class Api {
   readonly address: string;
   readonly project: string;
@@ -124,8 +126,19 @@ export class Api {
     return call(this.address, `/v1/${this.project}/${path}`, { ...request, headers });
   }
 
+  /** Retries a query that is shed, as clients do: the service sheds queries that waited while the machine paused. */
+  query(path: string): Promise<HttpResponse> {
+    return eventually(
+      async () => {
+        const response = await this.get(path);
+        return response.status === 503 && response.text.includes(SHED) ? undefined : response;
+      },
+      `a response to ${path.slice(0, 200)}`,
+    );
+  }
+
   async getJson<T>(path: string): Promise<T> {
-    const { status, text } = await this.get(path);
+    const { status, text } = await this.query(path);
     if (status !== 200) throw new Error(`GET ${path.slice(0, 200)} returned ${status}: ${text}`);
     return JSON.parse(text);
   }
@@ -205,6 +218,13 @@ export async function sendRaw(address: string, bytes: string): Promise<string> {
   const connection = await Connection.open(address);
   connection.send(bytes);
   return connection.readToEnd();
+}
+
+/** Exchanges a token for another one: a login would check the password, which takes long on a busy machine. */
+export function exchangeRequest({ token, project }: Api) {
+  return {
+    auth: { identity: { methods: ['token'], token: { id: token } }, scope: { project: { id: project } } },
+  };
 }
 
 /** Sends the headers of a token request; resolves when the server waits for the body. */

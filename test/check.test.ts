@@ -1,5 +1,6 @@
 /** `serve --check`: all problems at once, and nothing is created or changed. Repeated on every store. */
 import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import {
   chmodSync,
   copyFileSync,
@@ -10,6 +11,7 @@ import {
   rmSync,
   truncateSync,
 } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { generate } from 'selfsigned';
@@ -107,6 +109,25 @@ test('the port of the running service is no problem, that of another installatio
     });
   } finally {
     await stranger.clear();
+    other.close();
+  }
+});
+
+test('a program that sends the messages of the service is not the service', async () => {
+  await sandbox.init();
+  const message = 'the token in X-Auth-Token has expired: request a new one';
+  const other = createHttpServer((_request, response) => {
+    response.writeHead(401, { 'Content-Type': 'application/json' });
+    response.end(JSON.stringify({ error: { code: 401, title: 'Unauthorized', message } }));
+  });
+  await once(other.listen(0, '127.0.0.1'), 'listening');
+  try {
+    const { port } = other.address() as { port: number };
+    expect(await check(['--listen', `127.0.0.1:${port}`])).toMatchObject({
+      status: 1,
+      problems: [expect.stringMatching(/^wafstat: cannot listen on .* the address is already in use/)],
+    });
+  } finally {
     other.close();
   }
 });

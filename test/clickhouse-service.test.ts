@@ -34,9 +34,9 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       installation = await sandbox.init();
       store = [
         ...['--store', 'clickhouse', '--clickhouse-url', clickhouse.urls.join(',')],
-        ...['--clickhouse-database', `service_${++databases}`, '--clickhouse-timeout', '3'],
+        ...['--clickhouse-database', `service_${++databases}`],
         ...['--postgres-url', postgres.url, '--postgres-password-file', sandbox.write('password', PASSWORD)],
-        ...['--postgres-schema', `service_${databases}`, '--postgres-timeout', '3'],
+        ...['--postgres-schema', `service_${databases}`],
       ];
     });
     afterEach(() => sandbox.clear());
@@ -175,7 +175,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
     });
 
     test('while ClickHouse hangs, pushes are refused in bounded time, and none counts twice', async () => {
-      const server = await sandbox.serve(store);
+      const server = await sandbox.serve([...store, '--clickhouse-timeout', '3']);
       const api = await login(server.address, installation);
       await pushUntilCounted(server, api, 'first');
       for (const one of clickhouse.servers) one.pause();

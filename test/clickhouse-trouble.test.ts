@@ -16,7 +16,7 @@ import { compactProject, deleteReplaced } from '../packages/server/src/store/cli
 import { counted } from '../packages/server/src/store/clickhouse/count.ts';
 import { readPeaks } from '../packages/server/src/store/clickhouse/peaks.ts';
 import { Shards } from '../packages/server/src/store/clickhouse/schema.ts';
-import type { Server } from '../packages/server/src/store/clickhouse/server.ts';
+import { Server } from '../packages/server/src/store/clickhouse/server.ts';
 import { memoryStore } from '../packages/server/src/store/memory.ts';
 import {
   type Appended,
@@ -51,7 +51,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
     afterAll(() => Promise.all([clickhouse?.stop(), postgres?.stop()]));
 
     /** New tables on one shard or more, and what is needed to look inside. */
-    async function createTables(shards = 1, timeoutMs = 5_000) {
+    async function createTables(shards = 1, timeoutMs = 20_000) {
       const options = clickhouseOptions(clickhouse.urls.slice(0, shards), postgres.url, timeoutMs);
       await migrate(options);
       const database = new Database(options.postgres);
@@ -303,6 +303,52 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       await tables.close();
     });
 
+    test('a compaction after a host was deleted keeps the counts of all hosts', async () => {
+      const { open, compact, close } = await createTables();
+      const store = open();
+      const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b', 'c'], limit: 10 });
+      const request = { request: true, attack: null, count: 1 };
+      const events = ids.map((hostId, i) => ({ ...request, hostId, time: NOW + i }));
+      await store.append({ ...batch('x', 0), events });
+      await store.deleteHost({ project: 'p', id: ids[0] ?? '' });
+      const read = async () => {
+        // The range cuts a minute, whose milliseconds are read from the rows of all hosts.
+        const all = await store.series({ project: 'p', edges: [NOW, NOW + 10] });
+        const last = await store.series({ project: 'p', hosts: [ids[2] ?? ''], edges: [NOW, NOW + 10] });
+        return [all.requests[0], last.requests[0]];
+      };
+      expect(await read()).toEqual([3, 1]);
+      await compact();
+      expect(await read()).toEqual([3, 1]);
+      await store.close();
+      await close();
+    });
+
+    test('a source does not have a host that is deleted during an append', async () => {
+      const tables = await createTables();
+      const store = tables.open();
+      const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 10 });
+      const request = { request: true, attack: null, count: 1, time: NOW };
+      const events = ids.map((hostId) => ({ ...request, hostId }));
+      const world = new FaultyWorld(tables.database, tables.shards, 'waits before it closes', []);
+      const appending = appendGroup(
+        world.database,
+        world.shards,
+        [{ ...batch('x', 0), events }],
+        NOW,
+        LIFETIME_MS,
+        TOP_KEYS_DEFAULT,
+      );
+      expect(await world.waits(appending)).toBe(true);
+      await store.deleteHost({ project: 'p', id: ids[0] ?? '' });
+      world.resume();
+      expect(await appending).toMatchObject([{ kind: 'appended' }]);
+      expect((await store.sources('p')).map(({ hosts }) => hosts)).toEqual([[ids[1]]]);
+      expect((await store.series(ALL)).requests[0]).toBe(2);
+      await store.close();
+      await tables.close();
+    });
+
     test('every batch counts once if connections to both databases break at random places', async () => {
       const tables = await createTables();
       const random = new Random(20_260_701);
@@ -350,7 +396,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
     });
 
     test('an append that hangs until another process has aborted it starts again, and counts once', async () => {
-      const tables = await createTables(1, 20_000);
+      const tables = await createTables();
       const store = tables.open();
       await store.append(batch('before', 1));
       clickhouse.servers[0]?.pause();
@@ -376,13 +422,14 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
 
     test('a server that hangs causes errors in bounded time, and works again after it resumes', async () => {
       const { open, close } = await createTables();
-      const store = open({ timeoutMs: 1_000 });
+      const [store, hasty] = [open(), open({ timeoutMs: 1_000 })];
       await store.append(batch('before', 1));
+      await appendAll(hasty, [batch('before', 1)]);
       clickhouse.servers[0]?.pause();
       const outcomes = await Promise.allSettled([
-        store.append(batch('late', 2)),
-        store.series(ALL),
-        store.ping(),
+        hasty.append(batch('late', 2)),
+        hasty.series(ALL),
+        hasty.ping(),
       ]);
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({
@@ -393,10 +440,35 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         });
       }
       clickhouse.servers[0]?.resume();
-      await appendAll(store, [batch('late', 2)]);
+      await appendAll(hasty, [batch('late', 2)]);
       expect((await store.series(ALL)).requests[0]).toBe(3);
-      await store.close();
+      await Promise.all([store.close(), hasty.close()]);
       await close();
+    });
+
+    test('a process that was itself busy or stopped does not blame the server', async () => {
+      const [url = ''] = clickhouse.urls;
+      const server = new Server({
+        url,
+        database: 'default',
+        user: 'default',
+        password: '',
+        timeoutMs: 3_000,
+      });
+      await eventually(
+        () =>
+          server.ping().then(
+            () => true,
+            () => undefined,
+          ),
+        'a connection',
+      );
+      const selecting = server.select('SELECT sleep(1) AS slept');
+      await sleep(200);
+      // The timers fire before the response is read.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4_000);
+      expect(await selecting).toEqual([{ slept: 0 }]);
+      await server.close();
     });
 
     test('while a shard is down, its projects are unavailable, retries open no attempts, and others work', async () => {
@@ -497,7 +569,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       const standby = await PostgresServer.standbyOf(old);
       try {
         const url = `postgres://wafstat@127.0.0.1:${old.port},127.0.0.1:${standby.port}/postgres`;
-        const options = clickhouseOptions(clickhouse.urls.slice(0, 1), url, 5_000);
+        const options = clickhouseOptions(clickhouse.urls.slice(0, 1), url);
         await migrate(options);
         const store = clickhouseStore(options, () => NOW);
         await store.append(batch('first', 1));
@@ -637,7 +709,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         return context.skip('tmpfs cannot be mounted');
       }
       try {
-        const options = clickhouseOptions(disk.urls, postgres.url, 5_000);
+        const options = clickhouseOptions(disk.urls, postgres.url);
         await migrate(options);
         const store = clickhouseStore(options, () => NOW);
         await store.append(batch('first', 1));

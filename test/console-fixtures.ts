@@ -144,15 +144,30 @@ export class DemoConsole extends ConsoleFixture {
     return { name: download.suggestedFilename(), content: await buffer(await download.createReadStream()) };
   }
 
+  /**
+   * Waits for something that is shown for two seconds only: the page itself looks for it, because this process may pause.
+   * `isShown` is an expression.
+   */
+  async untilShown(isShown: string, act: () => Promise<void>): Promise<void> {
+    // Not the promise itself, for which `evaluate` would wait.
+    await this.page.evaluate(`void (window.wasShown = new Promise((resolve) => {
+      const look = () => (${isShown}) && resolve(null);
+      const changes = { subtree: true, childList: true, characterData: true, attributes: true };
+      new MutationObserver(look).observe(document.body, changes);
+    }))`);
+    await act();
+    await this.page.evaluate('window.wasShown');
+  }
+
   /** The command that the export menu of a panel copies: `curl` or `command line`. */
   async copied(panel: string, kind: string): Promise<string> {
     await this.page
       .context()
       .grantPermissions(['clipboard-read', 'clipboard-write'], { origin: this.address });
     await this.page.locator(panel).getByRole('button', { name: 'Export' }).click();
-    // Shown for two seconds only.
-    const copied = this.page.getByText('Copied').waitFor();
-    await Promise.all([copied, this.page.getByText(`Copy as ${kind}`).click()]);
+    await this.untilShown(`document.body.innerText.includes('Copied')`, () =>
+      this.page.getByText(`Copy as ${kind}`).click(),
+    );
     await this.page.keyboard.press('Escape');
     return this.page.evaluate<string>('navigator.clipboard.readText()');
   }

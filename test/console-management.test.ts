@@ -1,10 +1,11 @@
 /** Management of access keys, the password, hosts, users and projects. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, type StdioOptions } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import { expect, test } from 'vitest';
 import { call, login } from './api.ts';
 import { describeService } from './console-fixtures.ts';
+import { ndjson } from './sandbox.ts';
 
 describeService('management', (service) => {
   test('a new access key is downloaded and signs a query; a user can have two', async () => {
@@ -108,6 +109,32 @@ describeService('management', (service) => {
     await page.getByText('1 record counted, 1 dropped').waitFor();
     await page.getByRole('link', { name: 'Open the dashboard' }).click();
     await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
+  });
+
+  test('the commands have the options of the service, and a file that is sent again counts once', async () => {
+    const { page, sandbox, server } = service;
+    await server.process.kill();
+    const listen = ['--listen', new URL(server.address).host];
+    await sandbox.serve([...listen, '--attack-sources', 'off', '--retention', '400d', '--hosts-max', '1000']);
+    await service.enter('/console/sources');
+    const follow = page.locator('.command code', { hasText: ' follow ' });
+    await expect
+      .poll(() => follow.textContent())
+      .toContain(` --data ${sandbox.data} --retention 400d --attack-sources off --project `);
+    await page.getByText('Other', { exact: true }).click();
+    await page.getByRole('button', { name: 'Create ingest key' }).click();
+    await page.getByText('Ingest key of the user ingest-default.').waitFor();
+    const push = await page.locator('.command code', { hasText: 'Idempotency-Key' }).textContent();
+    const send = (events: object[]) => {
+      const file = sandbox.write('waf.log', ndjson(events));
+      const command = push?.replaceAll('/var/log/waf.log', file) ?? '';
+      const stdio: StdioOptions = ['ignore', 'pipe', 'ignore'];
+      return JSON.parse(execFileSync('sh', ['-c', command], { encoding: 'utf8', stdio }));
+    };
+    const event = { time: Date.now(), host: 'a.example' };
+    expect(send([event])).toMatchObject({ accepted: 1, duplicate: false });
+    expect(send([event])).toMatchObject({ accepted: 0, duplicate: true });
+    expect(send([event, event])).toMatchObject({ accepted: 2, duplicate: false });
   });
 
   test('the sources page shows records without a host, and an example and the fix of dropped ones', async () => {

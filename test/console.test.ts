@@ -102,9 +102,8 @@ describeDemo('numbers', (demo) => {
     const name = (await host.textContent()) ?? '';
     const value = rows('urls').first().locator('.copy-value');
     const title = await value.getAttribute('title');
-    // Shown for two seconds only.
-    const copied = rows('urls').first().getByRole('button', { name: 'Copied' }).waitFor();
-    await Promise.all([copied, value.locator('code').click()]);
+    const button = `document.querySelector('.top-list.urls tbody tr button[aria-label="Copied"]')`;
+    await demo.untilShown(`${button}?.checkVisibility()`, () => value.locator('code').click());
     expect(`Copy ${await demo.page.evaluate('navigator.clipboard.readText()')}`).toBe(title);
     const { content } = await demo.downloaded('.top-list.urls', 'CSV');
     const lines = content.toString().split('\r\n');
@@ -148,6 +147,18 @@ describeDemo('numbers', (demo) => {
     expect(await text('rules')).not.toContain('earlier hours');
   });
 
+  test('if only the details fail, their figures and hosts do not look as if they were loading', async () => {
+    const json = { error_code: 'WAF.0000', error_msg: 'the service is overloaded' };
+    await demo.page.route(/hosts\/figures/, (route) => route.fulfill({ status: 503, json }));
+    await demo.enter(`/console/?${FIXED}&live=off`);
+    await demo.page.locator('.failure').getByText('The service is overloaded.', { exact: true }).waitFor();
+    for (const name of ['blocked', 'peak', 'busiest'] as const) expect(await demo.figure(name)).toBe('–');
+    expect(await demo.page.locator('.top-hosts .problem').innerText()).toBe('The service is overloaded.');
+    expect(await demo.page.locator('.content .skeleton').count()).toBe(0);
+    const { requests } = await demo.api.timeline(FIXED);
+    expect(await demo.number('requests')).toBe(sum(requests));
+  });
+
   test('the timeline table adds up to the total of the API', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Table' }).click();
@@ -183,6 +194,22 @@ describeDemo('numbers', (demo) => {
     await demo.page.getByRole('link', { name: 'Sources' }).click();
     await demo.page.getByText('sample traffic').waitFor();
     await demo.page.getByText('Reporting').waitFor();
+  });
+
+  test('the table of sources hides no row of a screen of 1280 by 800', async () => {
+    await demo.page.setViewportSize({ width: 1280, height: 800 });
+    await demo.page.route(/\/sources$/, async (route) => {
+      const response = await route.fetch();
+      const { now, items } = (await response.json()) as { now: number; items: object[] };
+      const many = Array.from({ length: 10 }, (_, i) => ({ ...items[0], id: `id-${i}`, name: `edge-${i}` }));
+      await route.fulfill({ response, json: { now, items: many } });
+    });
+    await demo.enter(`/console/?${FIXED}`);
+    await demo.page.getByRole('link', { name: 'Sources' }).click();
+    const table = demo.page.getByRole('region', { name: 'Sources' });
+    await expect.poll(() => table.locator('tbody tr').count()).toBe(10);
+    expect(await table.evaluate((one) => one.scrollHeight - one.clientHeight)).toBe(0);
+    expect(await table.getByTitle('edge-9').count()).toBe(1);
   });
 
   test('the script of the build is at most 100 KB with gzip', () => {
@@ -305,6 +332,25 @@ describeDemo('selection', (demo) => {
     await expect.poll(() => demo.page.url()).toContain(`from=${midnight - DAY_MS}&to=${midnight}`);
   });
 
+  test('a range of days says when the first day begins; hours count back from now', async () => {
+    await demo.enter(`/console/?range=7days&${ZONE}`);
+    const first = new Date(midnight - 6 * DAY_MS + offsetMinutes * 60_000);
+    const day = `${first.getUTCDate()} ${first.toLocaleString('en', { month: 'short', timeZone: 'UTC' })}`;
+    const since = demo.page.locator('.since');
+    expect(await since.textContent()).toBe(`since ${day}, 00:00`);
+    await demo.page.getByTitle('Last 24 hours').click();
+    await expect.poll(() => since.count()).toBe(0);
+    await demo.page.goto(`/console/?range=7days&tv=on&${ZONE}`);
+    await demo.page.locator('.tv-head').getByText(`since ${day}, 00:00`).waitFor();
+  });
+
+  test('a range without events names its year and draws no share of blocked attacks', async () => {
+    await demo.enter(`/console/?from=${Date.UTC(2001, 8, 9, 1)}&to=${Date.UTC(2001, 8, 9, 2)}`);
+    await demo.page.getByRole('button', { name: 'Custom range: 9 Sep 2001, 01:00 – 02:00' }).waitFor();
+    await demo.page.getByText('Try a longer range.', { exact: true }).waitFor();
+    expect(await demo.page.locator('.figure.blocked .change').textContent()).toBe('no attacks');
+  });
+
   test('a click on a label of the custom range keeps it open', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Custom range' }).click();
@@ -342,6 +388,21 @@ describeDemo('selection', (demo) => {
     await expect.poll(() => demo.page.url()).toContain('tz=%2B14%3A00');
     await demo.loaded();
     await expect.poll(() => differenceFromApi('%2B14:00')).toBe(0);
+  });
+
+  test('a long name of a project keeps the header in one line', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    const header = demo.page.locator('header.top');
+    const height = await header.evaluate((one) => one.clientHeight);
+    await demo.page.route('**/console/api/session', async (route) => {
+      const response = await route.fetch();
+      const session = (await response.json()) as { projects: { name: string }[] };
+      const projects = session.projects.map((project) => ({ ...project, name: 'production '.repeat(5) }));
+      await route.fulfill({ response, json: { ...session, projects } });
+    });
+    await demo.page.reload();
+    await demo.page.getByTitle('production production').waitFor();
+    expect(await header.evaluate((one) => one.clientHeight)).toBe(height);
   });
 
   test('a click on names of hosts selects them, in one step of the history', async () => {
@@ -493,6 +554,36 @@ describeDemo('selection', (demo) => {
     await demo.page.locator('.figure.requests .value').waitFor();
   });
 
+  test('full screen says if it never loaded', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    await demo.page.route(/\/waf\/|figures/, (route) => route.abort());
+    await demo.page.goto('/console/?tv=on');
+    await demo.page.getByText('not loaded; retrying', { exact: true }).waitFor();
+  });
+
+  test('queries that an overloaded service refuses are repeated when it says so', async () => {
+    const json = { error_code: 'WAF.5001', error_msg: 'the service is overloaded' };
+    let sent = 0;
+    await demo.page.route(/hosts\/figures/, (route) =>
+      ++sent <= 2 ? route.fulfill({ status: 503, headers: { 'Retry-After': '1' }, json }) : route.continue(),
+    );
+    await demo.enter(`/console/?${FIXED}&live=off`);
+    await demo.page.locator('.figure.busiest .value').waitFor();
+    expect(await demo.figure('busiest')).not.toBe('–');
+    expect(await demo.page.locator('.failure').count()).toBe(0);
+    expect(sent).toBe(3);
+  });
+
+  test('the message of an overloaded service is a sentence', async () => {
+    const json = { error_code: 'WAF.5001', error_msg: 'the service is overloaded' };
+    await demo.page.route(/event\/timeline/, (route) => route.fulfill({ status: 503, json }));
+    await demo.page.goto('/console/?live=off');
+    await signIn(demo.page, demo.account);
+    const failure = demo.page.locator('.failure');
+    await failure.getByText('The service is unavailable', { exact: true }).waitFor();
+    await failure.getByText('The service is overloaded.', { exact: true }).waitFor();
+  });
+
   test('the commands of the export menu send the same query', async () => {
     const ids = await demo.api.hostIds();
     await demo.enter(`/console/?${FIXED}&tz=%2B02:00&host=${ids.get('www.example.com')}`);
@@ -587,6 +678,53 @@ describeService('states', (service) => {
     await page.getByRole('heading', { name: 'Users and projects' }).waitFor();
   });
 
+  test('the most attacked hosts have their share of all attacks, also of those without a host', async () => {
+    const { installation, page, sandbox } = service;
+    const time = Date.now() - 60_000;
+    const attack = { time, attack: 'sqli' };
+    const onA = { ...attack, host: 'a.example' };
+    const earlier = [3 * HOUR_MS, 1.5 * HOUR_MS].map((ms) => ({ time: time - ms, host: 'b.example' }));
+    await sandbox.ingest(installation.project_id, [
+      ...earlier,
+      ...[onA, onA, onA],
+      { ...attack, host: 'b.example' },
+      attack,
+    ]);
+    await service.enter('/console/?range=1hour');
+    const shown = () =>
+      page
+        .locator('.top-hosts tbody tr')
+        .evaluateAll((rows) =>
+          rows.map((row) => [...row.querySelectorAll('th, td')].map((cell) => cell.textContent)),
+        );
+    await expect.poll(shown).toEqual([
+      ['a.example', '3', '60.0%'],
+      ['b.example', '1', '20.0%'],
+      ['No host', '1', '20.0%'],
+    ]);
+    await expect
+      .poll(() => page.locator('.figure.attacks .change').innerText())
+      .toBe('None in the previous hour');
+    const options = ['--data', sandbox.data, '--project', installation.project_id];
+    expect(await sandbox.run(['host', 'delete', 'a.example', ...options])).toMatchObject({ status: 0 });
+    await page.reload();
+    await expect.poll(shown).toEqual([
+      ['No host', '4', '80.0%'],
+      ['b.example', '1', '20.0%'],
+    ]);
+  });
+
+  test('top lists that are not kept any more say for how long they are kept', async () => {
+    const { installation, page, sandbox } = service;
+    const time = Date.now() - 40 * DAY_MS;
+    const event = { time, host: 'a.example', attack: 'sqli', source: '192.0.2.1' };
+    await sandbox.ingest(installation.project_id, [event]);
+    await service.enter(`/console/?from=${time - DAY_MS}&to=${time + DAY_MS}`);
+    await expect
+      .poll(() => page.locator('.top-list.sources .hint').innerText())
+      .toBe('Top lists are kept for 30 days');
+  });
+
   test('the end of a session is announced', async () => {
     const { page } = service;
     await page.clock.install();
@@ -595,6 +733,23 @@ describeService('states', (service) => {
     await page.context().clearCookies();
     await page.clock.fastForward(5_000);
     await page.getByText('Your session has ended. Sign in again to continue.').waitFor();
+  });
+
+  test('without the service, users stay signed in and see why, and the first steps stay', async () => {
+    const { page } = service;
+    await page.clock.install();
+    await service.enter('/console/');
+    await page.getByText('Waiting for the first event...').waitFor();
+    await page.route(/\/v1\/|\/console\/api\//, (route) => route.abort());
+    await page.getByText('Sign out').click();
+    await page.getByText('You are still signed in. The service is not responding.').waitFor();
+    await page.clock.fastForward(5_000);
+    await page.getByText('or the network is down. Trying again.').waitFor();
+    await page.getByText('has no data yet').waitFor();
+    await page.locator('nav').getByText('Users and projects').click();
+    await expect.poll(() => page.getByText('You are still signed in.').count()).toBe(0);
+    await page.unroute(/\/v1\/|\/console\/api\//);
+    await service.signOut();
   });
 
   test('the overview draws only the tiles on the screen of 1,000 hosts', async () => {

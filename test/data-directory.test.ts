@@ -205,6 +205,35 @@ describe('a backup', () => {
     expect(Object.values(types).reduce((sum, num) => sum + num, 0)).toBe(counted);
   });
 
+  test('is served without the ETags that the original had for other counts', async () => {
+    const { project_id: project, ...installation } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T, attack: 'xss' }], ...KEEP_ALL);
+    await sandbox.runJson('backup', '--to', sandbox.path('copy'));
+    const serve = async (data: string) => {
+      const server = sandbox.start(['serve', '--data', data, '--listen', '127.0.0.1:0', ...KEEP_ALL]);
+      const address = (await server.line('wafstat listens on ')).slice('wafstat listens on '.length);
+      const { token } = await login(address, { ...installation, project_id: project });
+      const url = `${address}/v1/${project}/waf/event/attack/type?from=${T}&to=${T + HOUR_MS}`;
+      const get = (known = '') => fetch(url, { headers: { 'X-Auth-Token': token, 'If-None-Match': known } });
+      const push = (event: object) =>
+        fetch(`${address}/ingest/v1/${project}`, {
+          method: 'POST',
+          headers: { 'X-Auth-Token': token },
+          body: JSON.stringify({ time: T, ...event }),
+        });
+      return { get, push };
+    };
+    const [original, copy] = [await serve(sandbox.data), await serve(sandbox.path('copy'))];
+    const first = (await original.get()).headers.get('etag') ?? '';
+    expect((await copy.get(first)).status).toBe(304);
+    expect((await original.push({ attack: 'xss', count: 100 })).status).toBe(200);
+    const etag = (await original.get()).headers.get('etag') ?? '';
+    expect((await original.get(etag)).status).toBe(304);
+    expect((await copy.push({ attack: 'sqli', count: 7 })).status).toBe(200);
+    const response = await copy.get(etag);
+    expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ sqli: 7 })]);
+  });
+
   test('needs an empty target, and leaves nothing behind when it fails', async () => {
     await sandbox.init();
     mkdirSync(sandbox.path('full'));
@@ -265,6 +294,103 @@ test('files are readable by their owner only; wrong modes are corrected and logg
     'the line in the log',
   );
   expect(existsSync(join(sandbox.data, 'statistics.mdb'))).toBe(true);
+});
+
+describe('a directory of other programs', () => {
+  const commands = (data: string) => [
+    ['serve', '--data', data, '--listen', '127.0.0.1:0'],
+    ['init', '--data', data],
+    // Not on its usual port, which another test may use: it would say so.
+    ['demo', '--data', data, '--listen', '127.0.0.1:0'],
+    ['serve', '--data', data, '--listen', '127.0.0.1:0', '--check'],
+  ];
+
+  test('is refused, and nothing in it changes', async () => {
+    const logs = sandbox.path('logs');
+    mkdirSync(logs);
+    chmodSync(logs, 0o755);
+    // Other programs have files with names like these, too.
+    for (const name of ['master.key', 'access.log', 'audit']) writeFileSync(join(logs, name), '');
+    for (const command of commands(logs)) {
+      const { status, stdout, stderr } = await sandbox.start(command).end();
+      expect([command, status, stdout, stderr]).toEqual([
+        command,
+        1,
+        '',
+        `wafstat: ${logs} is not empty, and not a wafstat data directory: it contains access.log. ` +
+          `Use a new or empty directory, such as ${join(logs, 'wafstat')}\n`,
+      ]);
+    }
+    expect(readdirSync(logs).sort()).toEqual(['access.log', 'audit', 'master.key']);
+    expect(statSync(logs).mode & 0o777).toBe(0o755);
+    expect((await sandbox.run(['init', '--data', join(logs, 'wafstat')])).status).toBe(0);
+    expect(statSync(join(logs, 'wafstat')).mode & 0o777).toBe(0o700);
+    expect(statSync(logs).mode & 0o777).toBe(0o755);
+  });
+
+  test('is refused for the statistics of a server with Keystone', async () => {
+    writeFileSync(sandbox.path('access.log'), '');
+    const server = sandbox.start(
+      [
+        'serve',
+        '--data',
+        sandbox.directory,
+        '--listen',
+        '127.0.0.1:0',
+        '--identity-url',
+        'http://127.0.0.1:1',
+      ],
+      { env: { WAFSTAT_IDENTITY_USER: 'wafstat', WAFSTAT_IDENTITY_PASSWORD: 'secret' } },
+    );
+    const { status, stderr } = await server.end();
+    expect([status, stderr]).toEqual([
+      1,
+      expect.stringContaining('it contains access.log. Use a new or empty'),
+    ]);
+    expect(readdirSync(sandbox.directory)).toEqual(['access.log']);
+  });
+});
+
+test('a new volume, files that settings name, and leftovers of wafstat are no reason to refuse', async () => {
+  const { data } = sandbox;
+  mkdirSync(join(data, 'lost+found'), { recursive: true });
+  mkdirSync(join(data, 'secrets'));
+  for (const name of [
+    '.bash_history',
+    'identity.mdb.unfinished',
+    'audit.log',
+    'statistics.mdb.old',
+    'rules.json',
+  ])
+    writeFileSync(join(data, name), '');
+  const passwordFile = join(data, 'secrets', 'first');
+  const settings = ['--initial-password-file', passwordFile];
+  const check = ['serve', '--data', data, '--listen', '127.0.0.1:0', '--check', ...settings];
+  expect(await sandbox.run(check)).toMatchObject({ status: 0, stderr: '' });
+  await sandbox.serve(settings);
+  expect(readFileSync(passwordFile, 'utf8')).not.toBe('');
+  expect(statSync(data).mode & 0o777).toBe(0o700);
+});
+
+test('of several processes that create an installation at the same time, exactly one succeeds', async () => {
+  const created = await Promise.all(
+    Array.from({ length: 3 }, () => sandbox.start(['init', '--data', sandbox.data, '--json']).end()),
+  );
+  const [one, ...others] = created.toSorted((a, b) => Number(a.status) - Number(b.status));
+  expect(others.map(({ status, stderr }) => [status, stderr])).toEqual(
+    Array(2).fill([1, expect.stringContaining('is already a wafstat data directory')]),
+  );
+  const users = await sandbox.runJson<{ id: string }[]>('user', 'list');
+  expect(users.map(({ id }) => id)).toEqual([JSON.parse(one?.stdout ?? '').user_id]);
+  expect(readdirSync(sandbox.data).filter((name) => /unfinished|key\./.test(name))).toEqual([]);
+});
+
+test('a directory that cannot be created is an error, also in /proc', async () => {
+  const server = sandbox.start(['serve', '--data', '/proc/wafstat/data', '--listen', '127.0.0.1:0']);
+  expect(await server.end()).toMatchObject({
+    status: 1,
+    stderr: 'wafstat: cannot create /proc/wafstat: use another path\n',
+  });
 });
 
 test('commands without permission for the data directory name the permission', async () => {

@@ -57,3 +57,22 @@ test('an address in use is reported before anything is created', async () => {
   expect(existsSync(sandbox.data)).toBe(false);
   await other.clear();
 });
+
+test('Ctrl-C while traffic is generated ends the demo without further messages', async () => {
+  const generating = 'Generating sample traffic: 30 days, in a few seconds ...';
+  const interrupt = async (data: string) => {
+    const demo = sandbox.start(['demo', '--data', data]);
+    await eventually(() => demo.stderr.includes(generating) || undefined, 'the start of the generation');
+    demo.signal('SIGINT');
+    return demo.end();
+  };
+  let ended = await interrupt(sandbox.data);
+  // Again, if this process paused until the traffic was generated.
+  for (let i = 0; i < 5 && ended.stdout.includes('wafstat listens on'); i++)
+    ended = await interrupt(sandbox.path(`again-${i}`));
+  const { status, stdout, stderr } = ended;
+  expect({ status, stdout }).toEqual({ status: 0, stdout: '' });
+  expect(wholeLines(stderr).filter((line) => !line.includes(' is in use; using port '))).toEqual([
+    generating,
+  ]);
+});

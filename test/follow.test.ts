@@ -265,6 +265,49 @@ test('files older than the first run are skipped, with a warning that names thei
   expect((await second.kill()).stderr).not.toContain('is skipped');
 });
 
+test('a file that cannot be read is reported once, and when it can be read again', async () => {
+  // A directory, because root may read every file.
+  mkdirSync(log);
+  const following = follow();
+  const problem = `wafstat: ${log} is a directory, not a file; retrying\n`;
+  await eventually(() => following.stderr.includes(problem) || undefined, 'a warning');
+  // Longer than the pause before another try.
+  await sleep(3_000);
+  rmSync(log, { recursive: true });
+  const missing = `wafstat: ${log} does not exist: waiting for it\n`;
+  await eventually(() => following.stderr.includes(missing) || undefined, 'a warning');
+  expect(following.stderr).not.toContain('reading continues');
+  writeFileSync(log, lines(3));
+  await expectAllCounted();
+  await eventually(
+    () => following.stderr.includes(`wafstat: ${log}: reading continues\n`) || undefined,
+    'a line',
+  );
+  const { stderr } = await following.kill();
+  for (const message of [problem, missing]) expect(stderr.split(message)).toHaveLength(2);
+});
+
+test('compressed files and archives are skipped with the remedy', async () => {
+  const xz = Buffer.concat([Buffer.from('fd377a585a000004', 'hex'), Buffer.from(lines(5))]);
+  written = 0;
+  writeFileSync(log, xz);
+  const following = follow();
+  const liveWarning = `wafstat: ${log} is compressed with xz: use 'xz -dc ${log} | wafstat ingest ... -'; waiting for another file\n`;
+  await eventually(() => following.stderr.includes(liveWarning) || undefined, 'a warning');
+
+  renameSync(log, `${log}.1`);
+  writeFileSync(log, lines(3));
+  await expectAllCounted();
+  const warning =
+    `${log}.1 (${xz.length} bytes) is skipped: it is compressed with xz. ` +
+    `To count it, run 'xz -dc ${log}.1 | wafstat ingest ... -' with the same --project and --source`;
+  await eventually(() => following.stderr.includes(warning) || undefined, 'a warning');
+  const { stderr } = await following.kill();
+  expect(stderr.split(liveWarning)).toHaveLength(2);
+  expect(stderr.split(warning)).toHaveLength(2);
+  expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 3, dropped: {} }] });
+});
+
 /** What logrotate does. */
 function rotate(kind: (typeof ROTATIONS)[number]): void {
   if (kind === 'dateext') {

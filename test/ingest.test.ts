@@ -8,12 +8,13 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { FileChanged, openLog, PlainFile } from '../packages/server/dist/ingest/byte-stream.js';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { openLog } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
 import { Pipeline } from '../packages/server/dist/ingest/pipeline.js';
+import { FileChanged, PlainFile } from '../packages/server/dist/ingest/plain-file.js';
 import { memoryStore } from '../packages/server/dist/store/memory.js';
 import { fixtureLines } from '../packages/server/fixtures/read-fixture.ts';
 import { type Api, login, sum } from './api.ts';
@@ -152,6 +153,30 @@ test('a file with many new hosts is counted in one run', async () => {
   expect(stdout).not.toContain('read before');
 });
 
+test('a block that is cut by the end of a truncated gzip on standard input is counted when it is whole', async () => {
+  const own = new Sandbox();
+  onTestFinished(() => own.clear());
+  await own.init();
+  const location = ['--data', own.data, '--project', 'default'];
+  const log = readFileSync(new URL('../packages/server/fixtures/modsecurity3-native.log', import.meta.url));
+  const compressed = gzipSync(log, { level: 0 });
+  const send = (source: string, length: number) =>
+    own.run(['ingest', ...location, '--retention', '3653d', '--source', source, '-'], {
+      stdin: Readable.from([compressed.subarray(0, length)]),
+    });
+  await send('once', compressed.length);
+  expect((await send('cut', 7_590)).stderr).toContain('truncated gzip');
+  await send('cut', compressed.length);
+  const [cut, once] = await own.runJson<{ events: number; dropped: object }[]>(
+    'source',
+    'list',
+    '--project',
+    'default',
+  );
+  expect([cut?.events, cut?.dropped]).toEqual([once?.events, once?.dropped]);
+  expect(once?.events).toBeGreaterThan(0);
+});
+
 test('a truncated gzip file is counted up to the damage, with an error after the summary', async () => {
   const pad = () => Array.from({ length: 40 }, () => Math.random().toString(36)).join('');
   const compressed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
@@ -164,6 +189,96 @@ test('a truncated gzip file is counted up to the damage, with an error after the
   expect(accepted).toBeGreaterThan(7);
   expect(accepted).toBeLessThan(2_007);
   expect(await requests()).toBe(accepted);
+});
+
+describe('compressed files and archives other than gzip', () => {
+  /** Runs a program of the system, such as `xz -c FILE`. */
+  const output = (program: string, ...args: string[]): Buffer => {
+    const { status, stdout } = spawnSync(program, args, { cwd: sandbox.directory });
+    expect(status).toBe(0);
+    return stdout;
+  };
+  const KINDS = [
+    ['xz', 'compressed with xz', 'xz -dc', (file: string) => output('xz', '-c', file)],
+    ['bz2', 'compressed with bzip2', 'bzip2 -dc', (file: string) => output('bzip2', '-c', file)],
+    ['zst', 'compressed with zstd', 'zstd -dc', (file: string) => output('zstd', '-c', file)],
+    ['zip', 'a zip archive', 'unzip -p', (file: string) => output('zip', '-q', '-', file)],
+    ['tar', 'a tar archive', 'tar -xOf', (file: string) => output('tar', '-c', file)],
+    ['tgz', 'a tar archive', 'tar -xOf', (file: string) => gzipSync(output('tar', '-c', file))],
+    ['gz.gz', 'compressed with gzip', 'gzip -dc', () => gzipSync(gzipSync(ndjson(seconds(0, 300))))],
+  ] as const;
+  const isInstalled = (command: string) =>
+    spawnSync(command.split(' ', 1)[0] ?? '', ['--help']).error === undefined;
+
+  test.each(KINDS.filter(([, , command]) => isInstalled(command)))(
+    'a .%s file is refused with the remedy, and the others count',
+    async (suffix, what, command, compress) => {
+      sandbox.write('packed.log', ndjson(seconds(0, 300)));
+      const packed = sandbox.write(`packed.log.${suffix}`, compress('packed.log'));
+      const plain = sandbox.write('plain', ndjson(seconds(0, 3)));
+      const { status, stdout, stderr } = await ingest(['--host', 'a.example', packed, plain]);
+      expect(stderr).toBe(
+        `wafstat: ${packed} is ${what}: use '${command} ${packed} | wafstat ingest ... -'\n`,
+      );
+      expect(status).toBe(1);
+      expect(stdout).toMatch(/^accepted +3$/m);
+      expect(stdout).toMatch(/^dropped +0$/m);
+
+      const piped = await ingest(['-'], Readable.from([readFileSync(packed)]));
+      expect(piped.stderr).toMatch(
+        new RegExp(`^wafstat: standard input is ${what}: (decompress|extract) .*\n$`),
+      );
+      expect(piped.status).toBe(1);
+      const explained = await sandbox.run(['explain', packed]);
+      expect(explained.stderr).toBe(
+        `wafstat: ${packed} is ${what}: use '${command} ${packed} | wafstat explain'\n`,
+      );
+      expect(explained).toMatchObject({ status: 1, stdout: '' });
+      expect(await requests()).toBe(3);
+
+      // What the message says.
+      const program = ['sh', '-c', `${command} ${packed} | "$0" "$@"`, process.execPath, PROGRAM] as const;
+      const remedied = await sandbox
+        .start(['ingest', ...options(), '--source', 'other', '-'], { program })
+        .end();
+      expect(remedied.stdout).toMatch(/^accepted +300$/m);
+    },
+  );
+
+  test('a log line that begins like one is counted', async () => {
+    const starts = ['BZh91AY&SY0123456', 'PK', `${'x'.repeat(257)}ustar  and more`, '(', '7zXZ'];
+    const stamp = `${new Date(NOW - HOUR_MS).toUTCString().slice(5, 16).replaceAll(' ', '/')}:00:00:00 +0000`;
+    const files = starts.map((start, i) =>
+      sandbox.write(`start-${i}`, `${start} 203.0.113.9 - - [${stamp}] "GET / HTTP/1.1" 200 1\n`),
+    );
+    const args = ['ingest', '--data', sandbox.data, '--project', api.project, ...files];
+    const { status, stdout } = await sandbox.run(args);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(new RegExp(`^accepted +${starts.length}$`, 'm'));
+  });
+});
+
+test('a host option that is not a host name is refused before anything is read', async () => {
+  const file = sandbox.write('host-option', ndjson(seconds(0, 3)));
+  for (const [host, problem] of [
+    ['bad host', 'must be a host name, such as www.example.com'],
+    ['https://a.example', 'must be a host name, such as www.example.com, not a URL'],
+  ] as const) {
+    const { status, stderr } = await ingest(['--host', host, file]);
+    expect(stderr).toContain(`--host is '${host}', but ${problem}`);
+    expect(status).toBe(2);
+  }
+  expect((await ingest(['--host', 'Good.example:8080', file])).stdout).toMatch(/^accepted +3$/m);
+  expect([...(await api.hostIds()).keys()]).toEqual(['good.example']);
+});
+
+test('a source whose lines are all too old has their format', async () => {
+  const line = '203.0.113.9 - - [01/Jan/2020:00:00:00 +0000] "GET / HTTP/1.1" 200 1\n';
+  const file = sandbox.write('old-access', line);
+  await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, file]);
+  expect(await api.getJson('connections')).toMatchObject({
+    items: [{ format: 'access', dropped: { too_old: 1 } }],
+  });
 });
 
 test('a hole left by copytruncate is not a dropped line', async () => {
@@ -285,6 +400,23 @@ describe('exactly once', () => {
     expect(await requests()).toBe(3);
   });
 
+  test('a line of text without its line end is left too, unless the file is sent to standard input', async () => {
+    const time = `${new Date(NOW).toISOString().slice(0, 19)}+00:00`;
+    const pattern = ['--pattern', '$host [$time_iso8601] "$request" $status'];
+    const count = (name: string, stdin = '') =>
+      sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, ...pattern, name], { stdin });
+    const content = `a.example [${time}] "GET / HTTP/1.1" 200\nb.example [${time}] "GET / HTTP/1.1" 200`;
+    const file = sandbox.write('no-line-end', content);
+    const { stdout, stderr } = await count(file);
+    expect(stdout).toMatch(/^accepted +1$/m);
+    expect(stderr).toContain(`${file}, line 2: incomplete, left for the next run`);
+    expect(stderr).toContain("run 'wafstat ingest - < FILE'");
+    expect((await count('-', content)).stdout).toMatch(/^accepted +1$/m);
+    appendFileSync(file, '\n');
+    expect((await count(file)).stdout).toMatch(/^accepted +0$/m);
+    expect(await requests()).toBe(2);
+  });
+
   test('concurrent runs count the same file once', async () => {
     const file = sandbox.write('at-once', ndjson(seconds(0, 40_000)));
     const run = () => sandbox.start(['ingest', ...options(), file]).end();
@@ -377,14 +509,14 @@ test.each(['a stream', 'a file'])('threads count %s like the main thread alone',
 });
 
 test.runIf(availableParallelism() > 1)('the program reads a large file in threads', async () => {
-  const file = sandbox.write('larger.log', Array(5).fill(largeLog()).join('\n'));
+  const file = sandbox.write('larger.log', largeLog().repeat(5));
   const { stdout, threads } = await ingestWithProfiles('profiles', file);
   expect(stdout).toMatch(/^accepted +19600$/m);
   expect(stdout).toMatch(/^dropped +400$/m);
   expect(threads).toBeGreaterThan(0);
 
   const again = await ingestWithProfiles('again', file);
-  expect(again.stdout).toMatch(/^read before +19999$/m);
+  expect(again.stdout).toMatch(/^read before +20000$/m);
   expect(again.threads).toBe(0);
 });
 
@@ -427,7 +559,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
   }
 
   test('a file is read again without threads, and standard input after it, too', async () => {
-    const file = sandbox.write('failing.log', Array(5).fill(largeLog()).join('\n'));
+    const file = sandbox.write('failing.log', largeLog().repeat(5));
     const { failed, program } = failingProgram('file', 1);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, file, '-'];
     const stdin = ndjson([{ time: NOW, host: 'stdin.example' }]).repeat(100);
@@ -443,7 +575,7 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
     const pipe = sandbox.path('pipe');
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const args = ['ingest', '--data', sandbox.data, '--project', api.project, pipe];
-    const block = Buffer.from(`${largeLog()}\n`);
+    const block = Buffer.from(largeLog());
     const { failed, program } = failingProgram('pipe', 3);
     const first = sandbox.start(args, { program });
     let blocks = 0;
@@ -485,19 +617,21 @@ test('threads can be closed while one waits for another that has failed', async 
 });
 
 test.each([
-  ['truncated', 20],
-  ['overwritten', 7],
-])('threads continue after a file was %s', async (_how, length) => {
+  ['truncated', 20, 'line'],
+  ['overwritten', 7, 'line'],
+  ['written again', 5, 'LINE'],
+])('threads continue after a file was %s', async (_how, length, start) => {
+  const bytes = Buffer.from(start);
   const threads = new ParserThreads(parserSetup({ format: 'auto' }, { retentionMs: 365 * DAY_MS }), 2);
   const file = await open(sandbox.write('changed.log', 'line\n12345'), 'r');
   try {
     threads.start();
     await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
-    const content = { fd: file.fd, position: 0 };
+    const content = { fd: file.fd, position: 0, start: { offset: 0, bytes: Buffer.from('line') } };
     const task = { content, length: 5, linesStart: 0, firstNumber: 1, now: NOW, after: '' };
     const [before, changed, waiting] = [
       threads.parse(task),
-      threads.parse({ ...task, length, after: null }),
+      threads.parse({ ...task, content: { ...content, start: { offset: 0, bytes } }, length, after: null }),
       threads.parse({ ...task, after: null }),
     ];
     await expect(changed).rejects.toThrow(FileChanged);
@@ -520,5 +654,5 @@ function largeLog(): string {
       return JSON.stringify({ time: NOW - i, host: `h${i % 4}.example`, attack: 'xss', padding });
     return `h${i % 9}.example 203.0.113.9 - - [${stamp}] "GET / HTTP/1.1" 200 1 "-" "${padding}"`;
   });
-  return lines.join('\n');
+  return `${lines.join('\n')}\n`;
 }

@@ -61,6 +61,21 @@ describe('the list of hosts', () => {
     expect([await requestsOf(), await requestsOf(`&hosts=${again?.id}`)]).toEqual([2, 1]);
   });
 
+  test('does not lose a host if another is named like its ID, until it is clear which one is meant', async () => {
+    await ingest([{ time: T, host: 'a.example' }]);
+    const [host] = (await api.getJson<HostList>('waf/instance')).items;
+    await ingest([{ time: T, host: host?.id }]);
+    const remove = (given = '') =>
+      sandbox.run(['host', 'delete', given, '--project', api.project, '--data', sandbox.data]);
+    expect(await remove(host?.id)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('is the ID of one host and the name of another'),
+    });
+    expect((await remove('a.example')).status).toBe(0);
+    const { items } = await api.getJson<HostList>('waf/instance');
+    expect(items.map(({ hostname }) => hostname)).toEqual([host?.id]);
+  });
+
   test('is sorted by name, has pages, and always includes the total', async () => {
     const before = Date.now();
     await ingest(['c', 'a', 'd', 'b', 'e'].map((name, i) => ({ time: T + i, host: `${name}.example` })));

@@ -1,16 +1,18 @@
 /** Shutdown and the log of the service. */
+import { appendFileSync } from 'node:fs';
 import { Agent, get } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   beginTokenRequest,
   Connection,
   call,
+  exchangeRequest,
   login,
   requestToken,
   stopsListening,
   tokenRequest,
 } from './api.ts';
-import { eventually, wholeLines } from './process.ts';
+import { type Ended, eventually, wholeLines } from './process.ts';
 import { scaled } from './random.ts';
 import { Sandbox } from './sandbox.ts';
 import { freePort } from './web-server.ts';
@@ -31,10 +33,38 @@ async function open(connecting: Promise<Connection>): Promise<Connection> {
   return connection;
 }
 
+/** Longer than a busy machine may pause: the test ends the process before. */
+const LONG_DELAY = ['--drain-delay', '300'];
+
+/** A client that stands still no longer than this sends its next request in time. */
+const PAUSE_MS_MAX = 50;
+
+/** How often a test is repeated because this process stood still at the wrong moment. */
+const REPEATS_MAX = 5;
+
+/** Measures how long this process stands still. `stop` returns the longest pause. */
+function watchPauses(): { stop(): number } {
+  let last = performance.now();
+  let longest = 0;
+  const measure = () => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+  };
+  const timer = setInterval(measure, 5);
+  return {
+    stop() {
+      clearInterval(timer);
+      measure();
+      return longest;
+    },
+  };
+}
+
 describe('on SIGTERM', () => {
   test('requests in flight are served, new connections are refused, and the exit status is 0', async () => {
-    const { installation, server } = await sandbox.service();
-    const body = JSON.stringify(tokenRequest(installation));
+    const { api, server } = await sandbox.service();
+    const body = JSON.stringify(exchangeRequest(api));
     const begin = () => open(beginTokenRequest(server.address, body));
     const slow = await Promise.all(Array.from({ length: 10 }, begin));
     for (const connection of slow) connection.send(body.slice(0, 20));
@@ -50,8 +80,8 @@ describe('on SIGTERM', () => {
   });
 
   test('the connection closes after the last response, and the process ends', async () => {
-    const { installation, server } = await sandbox.service();
-    const body = JSON.stringify(tokenRequest(installation));
+    const { api, server } = await sandbox.service();
+    const body = JSON.stringify(exchangeRequest(api));
     const slow = await open(beginTokenRequest(server.address, body));
     server.process.signal('SIGTERM');
     await stopsListening(server.address);
@@ -76,8 +106,8 @@ describe('on SIGTERM', () => {
   });
 
   test('a request on an open connection during shutdown gets a complete response', async () => {
-    const { installation, server } = await sandbox.service();
-    const body = JSON.stringify(tokenRequest(installation));
+    const { api, server } = await sandbox.service();
+    const body = JSON.stringify(exchangeRequest(api));
     const late = await open(Connection.open(server.address));
     late.send('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n');
     await late.receives('"status":"ok"');
@@ -116,19 +146,23 @@ describe('on SIGTERM', () => {
   });
 
   test('/readyz fails first, while requests are still served', async () => {
-    const server = await sandbox.serve(['--drain-delay', '3']);
+    const server = await sandbox.serve(LONG_DELAY);
     const status = async (path: string) => (await call(server.address, path)).status;
     expect(await status('/readyz')).toBe(200);
     server.process.signal('SIGTERM');
     await eventually(async () => (await status('/readyz')) === 503 || undefined, 'a 503 of /readyz');
     expect(await status('/healthz')).toBe(200);
-    await stopsListening(server.address);
-    expect((await server.process.end()).status).toBe(0);
+    await server.process.kill();
+    const next = await sandbox.serve(['--drain-delay', '1']);
+    next.process.signal('SIGTERM');
+    await stopsListening(next.address);
+    expect((await next.process.end()).status).toBe(0);
   });
 
   test('--health-listen serves only health checks, until the end', async () => {
     const health = `http://127.0.0.1:${await freePort()}`;
-    const server = await sandbox.serve(['--drain-delay', '3', '--health-listen', new URL(health).host]);
+    const listen = ['--health-listen', new URL(health).host];
+    const server = await sandbox.serve([...LONG_DELAY, ...listen]);
     const status = async (path: string) => (await call(health, path)).status;
     expect(await status('/healthz')).toBe(200);
     expect(await status('/readyz')).toBe(200);
@@ -137,7 +171,10 @@ describe('on SIGTERM', () => {
     server.process.signal('SIGTERM');
     await eventually(async () => (await status('/readyz')) === 503 || undefined, 'a 503 of /readyz');
     expect(await status('/healthz')).toBe(200);
-    expect((await server.process.end()).status).toBe(0);
+    await server.process.kill();
+    const next = await sandbox.serve(['--drain-delay', '1', ...listen]);
+    next.process.signal('SIGTERM');
+    expect((await next.process.end()).status).toBe(0);
   });
 
   test('an address of --health-listen in use is an error message', async () => {
@@ -156,8 +193,10 @@ describe('on SIGTERM', () => {
     ['two workers', ['--workers', '2']],
   ])('%s under load: no connection is reset', async (_, settings) => {
     const installation = await sandbox.init();
-    for (let stop = 0; stop < scaled(2); stop++) {
-      const server = await sandbox.serve(settings, { group: true });
+    let repeats = 0;
+    for (let stops = 0; stops < scaled(2); ) {
+      // If this process pauses, nobody reads the log, which may delay the end.
+      const server = await sandbox.serve([...settings, '--log-level', 'warn'], { group: true });
       const api = await login(server.address, installation);
       const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
       const agent = new Agent({ keepAlive: true });
@@ -182,11 +221,16 @@ describe('on SIGTERM', () => {
         while (await query());
       });
       await eventually(() => responses > 500 || undefined, 'some load');
+      const pauses = watchPauses();
       server.process.signal('SIGTERM');
       await Promise.all(clients);
+      const pausedMs = pauses.stop();
       expect((await server.process.end()).status).toBe(0);
-      expect(failures).toEqual([]);
       agent.destroy();
+      // A client that stands still sends its next request after the connection has ended: then again, until none does.
+      if (failures.length > 0 && pausedMs > PAUSE_MS_MAX && ++repeats <= REPEATS_MAX) continue;
+      expect(failures).toEqual([]);
+      stops++;
     }
   });
 
@@ -200,21 +244,30 @@ describe('on SIGTERM', () => {
     const { installation, api } = await sandbox.service();
     const now = Date.now();
     const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
-    const file = sandbox.write('long', Array.from({ length: 40_000 }, (_, i) => line(i)).join(''));
+    const file = sandbox.write('long', '');
+    let lines = 0;
     const options = ['--data', sandbox.data, '--project', installation.project_id];
     const args = ['ingest', ...options, '--format', 'events', file];
     const counted = async () => {
       const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
-      return items[0]?.events;
+      return items[0]?.events ?? 0;
     };
-    const run = sandbox.start(args);
-    await eventually(counted, 'the first batch');
-    run.signal('SIGTERM');
-    const { status, stdout } = await run.end();
-    expect(status).toBe(1);
-    expect(stdout).toMatch(new RegExp(`^accepted +${await counted()}$`, 'm'));
+    let before = 0;
+    let ended: Ended | undefined;
+    // It has read all lines if this process paused before the signal: then again.
+    for (let i = 0; i <= REPEATS_MAX && (ended?.status ?? 0) === 0; i++) {
+      before = await counted();
+      appendFileSync(file, Array.from({ length: 40_000 }, () => line(lines++)).join(''));
+      const run = sandbox.start(args);
+      await eventually(async () => (await counted()) > before || undefined, 'the first batch');
+      run.signal('SIGTERM');
+      ended = await run.end();
+    }
+    expect(ended?.status).toBe(1);
+    expect(ended?.stdout).toMatch(new RegExp(`^accepted +${(await counted()) - before}$`, 'm'));
+    expect(await counted()).toBeLessThan(lines);
     expect((await sandbox.run(args)).status).toBe(0);
-    expect(await counted()).toBe(40_000);
+    expect(await counted()).toBe(lines);
   });
 });
 

@@ -91,9 +91,12 @@ describe('metrics of a service with two workers', () => {
     const health = 'wafstat_http_request_duration_seconds_count{method="GET",route="/healthz",status="200"}';
     const before = await scrape();
     expect(sum(before, health)).toBe(20);
-    const lines = wholeLines(server.process.stderr).map((line): { pid?: number } => JSON.parse(line));
     // The one that reads the store is among them.
-    const workers = [...new Set(lines.flatMap(({ pid }) => pid ?? []))];
+    const workers = await eventually(() => {
+      const lines = wholeLines(server.process.stderr).map((line): { pid?: number } => JSON.parse(line));
+      const pids = new Set(lines.flatMap(({ pid }) => pid ?? []));
+      return pids.size < 2 ? undefined : [...pids];
+    }, 'lines of two workers in the log');
     expect(workers).toHaveLength(2);
     for (const pid of workers) {
       const listening = () => server.process.stderr.split('Server listening').length;

@@ -40,36 +40,38 @@ export interface Query {
   hostIds?: ReadonlyMap<string, string>;
 }
 
-type Compute = (events: readonly KnownEvent[], query: Query, inHours: readonly KnownEvent[]) => unknown;
+/** `inHours` returns the events in the hours that the range touches. */
+type Compute = (events: readonly KnownEvent[], query: Query, inHours: () => readonly KnownEvent[]) => unknown;
 
-/** The calls about values of attacks. They count the events in the hours that the range touches. */
+/** The calls about values of attacks, which count whole hours. */
 const TOP_CALLS: Readonly<Record<string, Compute>> = {
-  'event/attack/source?top=3': (_, query, events) => {
-    const { items, ...list } = topValues(events, query, sourceOf, 3);
+  'event/attack/source?top=3': (_, query, inHours) => {
+    const { items, ...list } = topValues(inHours(), query, sourceOf, 3);
     return { ...list, items: items.map(({ key, num, error }) => ({ ip: key, num, error })) };
   },
-  'event/attack/source/num': (_, query, events) => {
-    const { total, items: _items, ...coverage } = topValues(events, query, sourceOf, 1);
+  'event/attack/source/num': (_, query, inHours) => {
+    const { total, items: _items, ...coverage } = topValues(inHours(), query, sourceOf, 1);
     return { sip: total, ...coverage };
   },
-  'overviews/attack/ip': (_, query, events) => topValues(events, query, sourceOf, 5),
-  'overviews/attack/url?top=4': (_, query, events) => topUrls(events, query, 4),
-  'overviews/attack/rule?top=1000': (_, query, events) => topValues(events, query, ({ rule }) => rule, 1_000),
-  'overviews/attack/rule?attacks=sqli,xss': (_, query, events) =>
+  'overviews/attack/ip': (_, query, inHours) => topValues(inHours(), query, sourceOf, 5),
+  'overviews/attack/url?top=4': (_, query, inHours) => topUrls(inHours(), query, 4),
+  'overviews/attack/rule?top=1000': (_, query, inHours) =>
+    topValues(inHours(), query, ({ rule }) => rule, 1_000),
+  'overviews/attack/rule?attacks=sqli,xss': (_, query, inHours) =>
     topValues(
-      events.filter(({ attack }) => attack === 'sqli' || attack === 'xss'),
+      inHours().filter(({ attack }) => attack === 'sqli' || attack === 'xss'),
       query,
       ({ rule }) => rule,
       5,
     ),
-  'overviews/attack/country?top=2': (_, query, events) =>
-    topValues(events, query, ({ country }) => country, 2),
+  'overviews/attack/country?top=2': (_, query, inHours) =>
+    topValues(inHours(), query, ({ country }) => country, 2),
   'overviews/classification?top=2': (events, query, inHours) => ({
     domain: topDomains(events, 2),
     attack_type: top(byCategory(events), 2),
-    ip: topValues(inHours, query, sourceOf, 2),
-    url: topUrls(inHours, query, 2),
-    geo: topValues(inHours, query, ({ country }) => country, 2),
+    ip: topValues(inHours(), query, sourceOf, 2),
+    url: topUrls(inHours(), query, 2),
+    geo: topValues(inHours(), query, ({ country }) => country, 2),
   }),
 };
 
@@ -79,8 +81,10 @@ export const CALLS: Readonly<Record<string, Compute>> = {
     const points = split(events, pointEnds(query));
     return { requests: countPoints(points, isRequest), attacks: countPoints(points, isAttack) };
   },
-  'event/attack/type': (events) =>
-    Object.fromEntries(CATEGORIES.map((name) => [name, count(events, ({ attack }) => attack === name)])),
+  'event/attack/type': (events) => {
+    const counts = byCategory(events);
+    return Object.fromEntries(CATEGORIES.map((name) => [name, counts.get(name) ?? 0]));
+  },
   'event/attack/num': (events) => ({ attack_num: count(events, isAttack) }),
   'event/attack/domain?top=3': (events) => {
     const { total, items } = top(byHost(events), 3);
@@ -185,7 +189,10 @@ function byCategory(events: readonly KnownEvent[]): Map<string, number> {
 
 function tally(events: readonly KnownEvent[], keyOf: (event: KnownEvent) => string): Map<string, number> {
   const counts = new Map<string, number>();
-  for (const event of events) counts.set(keyOf(event), (counts.get(keyOf(event)) ?? 0) + event.count);
+  for (const event of events) {
+    const key = keyOf(event);
+    counts.set(key, (counts.get(key) ?? 0) + event.count);
+  }
   return counts;
 }
 
@@ -285,7 +292,7 @@ export class Oracle {
   expected(path: string, query: Query): unknown {
     const compute = CALLS[path];
     if (compute === undefined) throw new Error(`the oracle does not know ${path}`);
-    return compute(this.#matching(query), query, this.#matching({ ...query, ...hoursOf(query) }));
+    return compute(this.#matching(query), query, () => this.#matching({ ...query, ...hoursOf(query) }));
   }
 
   #matching({ from, to, hostnames }: Query): KnownEvent[] {

@@ -139,6 +139,10 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       following.signal('SIGTERM');
       expect((await following.end()).status).toBe(0);
       expect(await runJson('source', 'list', '--project', 'shop')).toMatchObject([{ events: 30 }]);
+      await eventually(
+        async () => (await runJson<{ horizon: number }>('horizon')).horizon > 0 || undefined,
+        'retention to set a horizon, which can be moved back',
+      );
       await runJson('horizon', '--set', '2020-01-01T00:00:00Z');
       expect(await runJson('horizon')).toMatchObject({ horizon: Date.UTC(2020, 0) });
       expect((await run(['migrate'])).stdout).toMatch(/tables in the schema wafstat are ready/);

@@ -48,7 +48,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       store = [
         ...['--store', 'postgres', '--postgres-url', postgres.url],
         ...['--postgres-password-file', sandbox.write('password', `${PASSWORD}\n`)],
-        ...['--postgres-timeout', '3', '--postgres-schema', `faults_${++schemas}`],
+        ...['--postgres-schema', `faults_${++schemas}`],
       ];
     });
     afterEach(async () => {
@@ -110,6 +110,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         }
       };
       const ballast = join(disk, 'ballast');
+      // A new segment of its log: if one ended while the disk is full, PostgreSQL would stop.
+      for (const statement of ['SELECT pg_switch_wal()', 'CHECKPOINT']) postgres.sql(statement);
       const { bavail, bsize } = statfsSync(disk);
       writeFileSync(ballast, Buffer.alloc(bavail * bsize - 1_048_576));
       expectRefused(await fill(), /^the disk is full; nothing was changed; retry later$/);
@@ -194,8 +196,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const proxy = await flakyProxy(postgres.url, 0, Math.random);
       context.onTestFinished(() => proxy.stop());
       const url = postgres.url.replace(String(postgres.port), new URL(proxy.url).port);
+      // The other one gives up long before PostgreSQL ends the transaction, also on a slow machine.
       const [stopped, other] = [
-        await serve(['--postgres-url', url]),
+        await serve(['--postgres-url', url, '--postgres-timeout', '10']),
         await serve(['--postgres-timeout', '1']),
       ];
       const inTransaction = () =>

@@ -1,6 +1,7 @@
 /** Identity in PostgreSQL: the conformance suite, and a database that stalls, loses changes or is killed. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openAuditTable } from '../packages/server/src/audit/audit-table.ts';
 import {
   type AuditTrail,
@@ -17,7 +18,7 @@ import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { checkTables, POSTGRES_TABLES } from '../packages/server/src/store/postgres/schema.ts';
 import { flakyProxy } from './flaky-proxy.ts';
-import { identityConformance } from './identity-conformance.ts';
+import { identityConformance, REVOCATIONS_KEPT } from './identity-conformance.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
 
@@ -51,6 +52,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       usesTls: () => false,
       timeoutMs: 10_000,
       connectionsMax: 4,
+      revocationsKept: REVOCATIONS_KEPT,
       checkTables: (database: Database) => checkTables(database, true, POSTGRES_TABLES),
     });
     const newSchema = () => `identity_${++schemas}`;
@@ -76,7 +78,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     identityConformance('PostgreSQL', async (now) => {
       const schema = newSchema();
       const store = await open(schema, now);
-      return { store, audit: store.audit, another: () => open(schema, now), destroy: () => store.close() };
+      const { audit } = store;
+      const another = () => open(schema, now);
+      return { store, audit, another, destroy: () => store.close() };
     });
 
     test('a revocation holds in another process within a second', async () => {
@@ -124,6 +128,15 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await eventually(() => succeeds(store.confirm()), 'the store to recover');
       await store.change((write) => write.remove('domain', DOMAIN));
       expect(store.domains()).toEqual([]);
+      await store.close();
+    });
+
+    test('a process that was itself busy or stopped does not blame the database', async () => {
+      const store = await open(newSchema());
+      const refreshed = store.refresh();
+      // Longer than a request waits: the timer fires before the response is read.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, BOUND_MS);
+      expect(await refreshed).toBe(false);
       await store.close();
     });
 
@@ -224,6 +237,55 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([one.close(), two.close()]);
     });
 
+    test('a large copy is written and read in parts, because the time of a statement is limited', async () => {
+      const schema = newSchema();
+      const domains = Array.from({ length: 4_001 }, (_, i) => ({
+        ...DOMAIN,
+        id: `d${i}`,
+        name: `name ${i}`,
+      }));
+      const records = domains.map((value) => ({ kind: 'domain' as const, id: value.id, value }));
+      const key = { fingerprint: masterKeyFingerprint(masterKey), key: null };
+      const one = await open(schema);
+      const rowCounts: number[] = [];
+      let inserts = 0;
+      let insertsMax = 0;
+      let begins = 0;
+      let beginsBeforeLast = -1;
+      function* slowRecords() {
+        for (const record of records) {
+          beginsBeforeLast = begins;
+          yield record;
+        }
+      }
+      const send = pg.Client.prototype.query as (this: pg.Client, query: unknown) => Promise<pg.QueryResult>;
+      const query = vi.spyOn(pg.Client.prototype, 'query').mockImplementation(async function (
+        this: pg.Client,
+        ...[sent]: [pg.QueryConfig]
+      ) {
+        const isInsert = sent.text?.startsWith('INSERT INTO identity_records') ?? false;
+        if (sent.text === 'BEGIN') begins++;
+        if (isInsert) insertsMax = Math.max(insertsMax, ++inserts);
+        const result = await send.call(this, sent).finally(() => isInsert && inserts--);
+        rowCounts.push(result.rowCount ?? 0);
+        return result;
+      } as never);
+      const entry = newAuditEntry({ user: 'a', via: 'api' }, 'installation.create', { type: 'installation' });
+      await one.copyFrom(slowRecords(), key, entry);
+      const two = await open(schema);
+      query.mockRestore();
+      expect(Math.max(...rowCounts)).toBe(2_000);
+      // A transaction that is idle for longer than its limit is ended by the server.
+      expect(beginsBeforeLast).toBe(0);
+      expect(begins).toBeGreaterThan(0);
+      // The time of a statement begins when it is queued, not when the server gets it.
+      expect(insertsMax).toBe(1);
+      // Not as a list: a message about 4,001 differences takes long.
+      expect(domains.filter(({ id, name }) => two.domain(id)?.name !== name)).toEqual([]);
+      expect(two.domains().length).toBe(domains.length);
+      await Promise.all([one.close(), two.close()]);
+    });
+
     test('a process whose clock is days behind does not hide deletions from others', async () => {
       const schema = newSchema();
       const [late, one, two] = [
@@ -240,10 +302,11 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([late.close(), one.close(), two.close()]);
     });
 
-    test('a process whose clock is days ahead does not forget revocations', async () => {
-      const schema = newSchema();
+    test('a process whose clock is days ahead does not forget revocations, even if there are many', async () => {
+      const options = { ...optionsOf(newSchema()), revocationsKept: 0 };
       const ahead = () => Date.now() + 2 * DAY_MS;
-      const [early, one] = [await open(schema, ahead), await open(schema)];
+      const early = await openPostgresIdentity(options, ahead);
+      const one = await openPostgresIdentity(options, Date.now);
       await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
       await early.change((write) => write.revoke({ id: 'u', expires_at: ahead() + DAY_MS }, ahead()));
       await one.refresh();

@@ -42,7 +42,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       store = [
         ...['--store', 'postgres', '--postgres-url', postgres.url],
         ...['--postgres-password-file', sandbox.write('password', `${PASSWORD}\n`)],
-        ...['--postgres-timeout', '3', '--postgres-schema', `service_${++schemas}`],
+        ...['--postgres-schema', `service_${++schemas}`],
       ];
     });
     afterEach(() => sandbox.clear());
@@ -188,7 +188,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
 
     test('while PostgreSQL hangs, pushes are refused in bounded time, and none counts twice', async () => {
-      const server = await sandbox.serve(store);
+      const server = await sandbox.serve([...store, '--postgres-timeout', '3']);
       const api = await login(server.address, installation);
       await pushUntilCounted(server, api, 'first');
       postgres.pause();

@@ -377,6 +377,17 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       }
     });
 
+    test('a process that was itself busy or stopped does not blame the server', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      for (const statements of [1, 2]) {
+        const all = Array.from({ length: statements }, () => database.run<{ n: number }>('SELECT 1 AS n'));
+        // Longer than the time for a connection: the timers fire before the responses are read.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 6_000);
+        expect(await Promise.all(all)).toEqual(Array(statements).fill([{ n: 1 }]));
+      }
+      await database.close();
+    });
+
     test('a statement can have a shorter time limit than others', async () => {
       const database = new Database(optionsOf([primary.port], 'public'));
       await expect(database.run('SELECT pg_sleep(2)', [], 100)).rejects.toThrow(/does not respond/);

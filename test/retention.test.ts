@@ -21,12 +21,16 @@ test('a server with a shorter retention deletes older events and refuses new one
     times.map((time) => ({ time, host: 'a.example', attack: 'xss' })),
   );
 
-  const { address } = await sandbox.serve(['--retention', '10h']);
+  const { address, process } = await sandbox.serve(['--retention', '10h']);
   const api = await login(address, installation);
   const [id] = (await api.hostIds()).values();
   const all = `from=${now - 100 * HOUR_MS}&to=${now + 1}`;
   const count = async (filter: string) => sum((await api.timeline(`${all}${filter}`)).requests);
   await eventually(async () => (await count('')) === 2 || undefined, 'the deletion of old events');
+  await eventually(
+    () => /"level":40,.*--retention 10h hides 40 hours of events/.test(process.stderr) || undefined,
+    'the warning',
+  );
   expect(await count(`&hosts=${id}`)).toBe(2);
   expect(await api.distribution(all)).toMatchObject({ xss: 2 });
 
@@ -47,13 +51,43 @@ test('a server with a shorter retention deletes older events and refuses new one
     ', line 1: the event is older than the retention time, or before the horizon',
   );
   expect(refused.stderr).toContain(`before ${new Date(horizon).toISOString()}, the horizon of this store`);
-  expect(refused.stderr).toContain("'wafstat horizon --set TIME'");
+  const time = new Date(now - 48 * HOUR_MS).toISOString();
+  expect(refused.stderr).toContain(
+    `the oldest is from ${time}. To count them, in this order: start the server with --retention 4d or longer; ` +
+      `move the horizon back with 'wafstat horizon --set ${time}'; run this command with another --source.\n`,
+  );
   expect(refused.stderr).not.toContain('explain');
 
   // What the message says.
-  const time = new Date(now - 60 * HOUR_MS).toISOString();
   await sandbox.run(['horizon', '--data', sandbox.data, '--set', time]);
   expect((await ingest('again')).stdout).toMatch(/^accepted +1$/m);
+});
+
+test('the advice for lines that are too old is complete', async () => {
+  const { installation, server } = await sandbox.service();
+  const now = Date.now();
+  const events = [now - 300 * 24 * HOUR_MS, now - 200 * 24 * HOUR_MS].map((time) => ({ time }));
+  const ingest = (...args: string[]) => sandbox.ingest(installation.project_id, events, ...args);
+  await eventually(async () => {
+    const { horizon } = await sandbox.runJson<{ horizon: number }>('horizon');
+    return horizon > now - 200 * 24 * HOUR_MS || undefined;
+  }, 'a horizon');
+  const { stderr } = await ingest();
+  const time = new Date(now - 300 * 24 * HOUR_MS).toISOString();
+  expect(stderr).toMatch(
+    new RegExp(
+      `the limit of --retention; the oldest is from ${time}. To count them, in this order: ` +
+        'start the server with --retention 302d or longer; ' +
+        `move the horizon back with 'wafstat horizon --set ${time}'; ` +
+        'run this command with --retention 302d and another --source.\\n$',
+    ),
+  );
+
+  await server.process.kill();
+  await sandbox.serve(['--retention', '302d']);
+  await sandbox.run(['horizon', '--data', sandbox.data, '--set', time]);
+  const { stdout } = await ingest('--retention', '302d', '--source', 'other');
+  expect(stdout).toMatch(/^accepted +2$/m);
 });
 
 test('ingest refuses events older than its own retention', async () => {

@@ -1,6 +1,7 @@
 /** `--workers`: several processes on one port. */
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { beginTokenRequest, call, login, stopsListening, tokenRequest } from './api.ts';
+import { beginTokenRequest, call, exchangeRequest, login, stopsListening } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { scaled } from './random.ts';
 import { ndjson, Sandbox, type Server } from './sandbox.ts';
@@ -59,6 +60,14 @@ test('both workers respond, and the address is printed once', async () => {
   await allGone(pids);
 });
 
+test('all threads of a worker share one heap of malloc', async () => {
+  await sandbox.init();
+  const server = await serveTwo();
+  for (const pid of await callUntilServedBy(server, 2)) {
+    expect(readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0')).toContain('MALLOC_ARENA_MAX=1');
+  }
+});
+
 test('the first start creates one installation', async () => {
   const { process } = await serveTwo();
   expect(process.stdout.match(/^password /gm)).toHaveLength(1);
@@ -83,7 +92,8 @@ test('a worker that hangs is killed and replaced', async () => {
   const [victim = 0] = await callUntilServedBy(server, 2);
   process.kill(victim, 'SIGSTOP');
   await allGone([victim]);
-  expect(server.process.stderr).toContain(`worker ${victim} has not responded for 10 s`);
+  const message = `worker ${victim} has not responded for 10 s`;
+  await eventually(() => server.process.stderr.includes(message) || undefined, message);
   await callUntilServedBy(server, 3);
 });
 
@@ -122,7 +132,7 @@ test.each([
   const installation = await sandbox.init();
   const server = await serveTwo();
   const pids = await callUntilServedBy(server, 2);
-  const body = JSON.stringify(tokenRequest(installation));
+  const body = JSON.stringify(exchangeRequest(await login(server.address, installation)));
   const slow = await beginTokenRequest(server.address, body);
   try {
     server.process[signal]('SIGTERM');
