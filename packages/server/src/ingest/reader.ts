@@ -11,7 +11,6 @@ import {
   type Reading,
 } from './formats/format.ts';
 import { asObject, parseJsonLine } from './formats/json.ts';
-import { modsecurity3Json, pickModsecurity3 } from './formats/modsecurity-json.ts';
 import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
@@ -93,7 +92,6 @@ export class LineReader {
   readonly #context: Context;
   readonly #textFormats;
   readonly #jsonFormats;
-  readonly #modsecurity3: boolean;
   /** False if a format is given: every line is parsed as that format. */
   readonly #recognize: boolean;
   readonly #native: boolean;
@@ -118,7 +116,6 @@ export class LineReader {
     this.#context = { zone, commonTime: new CommonTimeParser(), columns: state.columns ?? null };
     this.#textFormats = pattern ? [{ ...access, parse: pattern.parse }] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
-    this.#modsecurity3 = isWanted(modsecurity3Json);
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
@@ -238,9 +235,6 @@ export class LineReader {
   }
 
   #readJson(line: string, now: number): Parsed[] {
-    const picked = this.#modsecurity3 ? pickModsecurity3(line) : undefined;
-    if (picked !== undefined)
-      return this.#parsed(modsecurity3Json.name, modsecurity3Json.parse(picked, this.#context), now);
     const { values, broken } = parseJsonLine(line);
     if (broken !== null && !line.startsWith('"')) {
       // Clients choose the virtual host before an access line, which may have a brace. Servers escape quotes.

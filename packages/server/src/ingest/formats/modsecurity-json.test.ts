@@ -1,7 +1,6 @@
 /** Coraza cannot be run here: its fixtures are written by hand. Real engines are in engines.test.ts. */
 import { expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
-import { createReader } from '../reader.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 
@@ -35,24 +34,4 @@ test('Coraza: a stopped request is an attack even without rules', () => {
   const [line = ''] = fixtureLines('coraza-json.log');
   const record = JSON.parse(line);
   expect(outcomes(readLines([JSON.stringify({ ...record, messages: [] })]))).toEqual(['vuln']);
-});
-
-test('ModSecurity 3: requests that share rules do not change each other', () => {
-  const lines = fixtureLines('modsecurity3-json.log').flatMap((line) => [
-    line,
-    line.replace('"secrules_engine":"Enabled"', '"secrules_engine":"DetectionOnly"'),
-    // A rule that occurs again, as the last one, which is then the one that denied the request.
-    line.replace(/"messages":\[(\{.*?\}\})(.*)\]\}\}$/, '"messages":[$1$2,$1]}}'),
-  ]);
-  const overrides = [new Map(), new Map([['949110', null]]), new Map([['930110', 'custom' as const]])];
-  // White space makes the reader parse the whole line, in which nothing is shared.
-  const read = (blank: string) =>
-    [...lines, ...lines.toReversed()].map((line) =>
-      overrides.map((each) =>
-        createReader({ format: 'auto', overrides: each }).read(line.replace('{', `{${blank}`), 0),
-      ),
-    );
-  const shared = read('');
-  expect(shared).toEqual(read(' '));
-  expect(shared).toEqual(read(''));
 });

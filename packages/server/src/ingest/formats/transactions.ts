@@ -4,13 +4,7 @@
  */
 import { copyOf } from '../../copy-of.ts';
 import { type AttackDetails, normalRule } from '../../event.ts';
-import {
-  type Classification,
-  classify,
-  classifyShared,
-  decide,
-  type Overrides,
-} from '../categories/classify.ts';
+import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
 import {
   type LineRange,
   type LogFormat,
@@ -104,7 +98,7 @@ export class Transactions {
     if (open !== undefined) this.#open.delete(keyOf(open));
     const judgements = open?.judgements ?? [];
     const details = mergeDetails(transaction.details, open?.details);
-    for (const rule of rules) addDistinct(judgements, classifyShared(rule, this.#overrides));
+    for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
     const parsed = this.#finish({ id, format, time, host, judgements, details }, [format]);
     if (!request) return parsed;
     const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
