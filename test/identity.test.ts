@@ -98,12 +98,16 @@ describe('discovery', () => {
     expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(302);
   });
 
-  test('the catalog has both services in the region', async () => {
+  test('the catalog has all services in the region', async () => {
     const { text } = await requestToken(server.address, tokenRequest(installation));
     const endpoint = { interface: 'public', region: 'eu-test', region_id: 'eu-test' };
     expect(JSON.parse(text).token.catalog).toMatchObject([
       { type: 'identity', endpoints: [{ ...endpoint, url: `${server.address}/identity/v3` }] },
       { type: 'waf', name: 'waf', endpoints: [{ ...endpoint, url: server.address }] },
+      {
+        type: 'premium-waf',
+        endpoints: [{ ...endpoint, url: `${server.address}/v1/${installation.project_id}` }],
+      },
     ]);
     const without = await call(server.address, '/identity/v3/auth/tokens?nocatalog', {
       method: 'POST',

@@ -341,7 +341,7 @@ test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader']
     const { user_id } = account;
     const printed = {
       token: [user_id, project_id],
-      catalog: ['identity', 'waf'],
+      catalog: ['identity', 'premium-waf', 'waf'],
       project: project_id,
       projects: ['default'],
       user: user_id,

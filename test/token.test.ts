@@ -52,6 +52,7 @@ test('the response has user, project, expiry and catalog', async () => {
         service('identity', expect.stringContaining(server.address)),
         // The base URL: without a version or a trailing slash.
         service('waf', server.address),
+        service('premium-waf', `${server.address}/v1/${project_id}`),
       ],
     },
   });

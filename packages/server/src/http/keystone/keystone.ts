@@ -84,15 +84,20 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
   };
 }
 
-/** The waf endpoint is the bare base URL: clients append `/v1/...`. */
-export function catalogEntries(base: string, region: string): object[] {
+/**
+ * The waf endpoint is the bare base URL: clients append `/v1/...`. Except for gophertelekomcloud, whose `NewWAFDV1` takes
+ * the URL of the project from the entry `premium-waf`.
+ */
+export function catalogEntries(base: string, region: string, projectId: string | null): object[] {
   const entry = (type: string, url: string) => ({
     id: type,
     type,
     name: type,
     endpoints: [{ id: `${type}-public`, interface: 'public', region, region_id: region, url }],
   });
-  return [entry('identity', `${base}/identity/v3`), entry('waf', base)];
+  const entries = [entry('identity', `${base}/identity/v3`), entry('waf', base)];
+  if (projectId !== null) entries.push(entry('premium-waf', `${base}/v1/${projectId}`));
+  return entries;
 }
 
 export function projectBody({ id, name, domain_id, enabled }: Project) {

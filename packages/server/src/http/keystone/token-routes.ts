@@ -1,6 +1,7 @@
 /** The identity API of Keystone v3: versions, tokens and catalog. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode, malformed } from '../../errors.ts';
+import type { Caller } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
   ExchangeRefusal,
@@ -27,8 +28,12 @@ import {
 } from './keystone.ts';
 
 export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog): Route[] {
-  const catalogFor = (request: FastifyRequest) =>
-    'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(catalog, request), catalog.region);
+  const entriesFor = (request: FastifyRequest, scope: Caller['scope']) => {
+    const project = typeof scope === 'object' && 'project' in scope ? scope.project.id : null;
+    return catalogEntries(baseOf(catalog, request), catalog.region, project);
+  };
+  const describe = (request: FastifyRequest, description: TokenDescription) =>
+    tokenBody(description, 'nocatalog' in queryOf(request) ? null : entriesFor(request, description.scope));
 
   const routes: Route[] = [
     {
@@ -66,7 +71,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
         if (typeof issued === 'string') throw loginError(issued);
         setSubjectToken(reply, issued.text);
         reply.code(201);
-        return tokenBody(issued.description, catalogFor(request));
+        return describe(request, issued.description);
       },
     },
     {
@@ -81,7 +86,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
       async handler(request, reply) {
         const { text, description } = await subjectToken(authenticator, request);
         setSubjectToken(reply, text);
-        return tokenBody(description, catalogFor(request));
+        return describe(request, description);
       },
     },
     {
@@ -109,9 +114,8 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
         response: { 200: listSchema('catalog') },
       },
       async handler(request) {
-        const base = baseOf(catalog, request);
-        const links = { self: `${base}${request.url}`, previous: null, next: null };
-        return { catalog: catalogEntries(base, catalog.region), links };
+        const links = { self: `${baseOf(catalog, request)}${request.url}`, previous: null, next: null };
+        return { catalog: entriesFor(request, callerOf(request).scope), links };
       },
     },
   ];

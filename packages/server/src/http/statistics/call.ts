@@ -19,6 +19,8 @@ export interface Call {
   /** The part after `/v1/{project_id}/waf/`. */
   path: string;
   operationId: string;
+  /** Older paths with the same response, by operation ID. The vendor's SDK of 2021 uses them. */
+  older?: Readonly<Record<string, string>>;
   summary: string;
   description?: string;
   /** Query parameters besides the range and the hosts. */
@@ -27,12 +29,26 @@ export interface Call {
   handler: Route['handler'];
 }
 
-export function toRoute({ path, parameters, returns, handler, ...documentation }: Call): Route {
+export function toRoutes({ path, operationId, older = {}, ...call }: Call): Route[] {
+  const routes = [toRoute(path, operationId, call)];
+  for (const [id, olderPath] of Object.entries(older)) {
+    const description = `Older path of \`waf/${path}\`. ${call.description ?? ''}`.trim();
+    routes.push(toRoute(olderPath, id, { ...call, description }));
+  }
+  return routes;
+}
+
+function toRoute(
+  path: string,
+  operationId: string,
+  { parameters, returns, handler, ...documentation }: Omit<Call, 'path' | 'operationId' | 'older'>,
+): Route {
   return {
     method: 'GET',
     url: `/v1/:project_id/waf/${path}`,
     allow: 'reader',
     schema: {
+      operationId,
       ...documentation,
       tags: ['statistics'],
       params: PROJECT_PATH,

@@ -330,6 +330,28 @@ describe('responses', () => {
     expect(renamed.body).toContain('renamed.example');
   });
 
+  test.each([
+    ['event/url', 'event/request/peak'],
+    ['overviews/attack/domain', 'overviews/attack/top-domains'],
+    ['overviews/attack/action', 'overviews/attack/action-types'],
+    ['overviews/attack/region', 'overviews/attack/country'],
+    ['event/domain/url', 'overviews/attack/url'],
+  ])('%s is the older path of %s', async (older, newer) => {
+    await append('p', [{ ...attack, count: 7_310 }]);
+    const [some, others] = [await get(withParameters(older, RANGE)), await get(withParameters(newer, RANGE))];
+    expect(some.statusCode).toBe(200);
+    expect(some.body).toMatch(/731[01]/);
+    expect(some.body).toBe(others.body);
+    expect(some.headers.etag).toBe(others.headers.etag);
+  });
+
+  test('a host has one domain name', async () => {
+    const domains = await get('waf/overviews/h1/domains');
+    expect(domains.json()).toEqual({ total: 1, items: ['one.example'] });
+    expect((await failureOf('waf/overviews/h2/domains')).slice(0, 2)).toEqual([404, 'WAF.4000']);
+    expect((await failureOf('waf/overviews/a.b/domains')).slice(0, 2)).toEqual([400, 'WAF.1003']);
+  });
+
   test.each(urls)('%s is compressed if it is large', async (url) => {
     await addHosts(
       'p',

@@ -1,4 +1,5 @@
 /** The lists of a project: hosts, log sources and categories; and 404s for calls whose data is not kept. */
+import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import { CATEGORIES, type Category } from '../../event.ts';
 import type { Host, Store } from '../../store/store.ts';
@@ -59,6 +60,15 @@ export function inventoryRoutes(store: Store): Route[] {
     }),
   });
 
+  const findHost = async (request: FastifyRequest): Promise<Host> => {
+    const id = pathParameter(request, 'host_id');
+    checkId('host_id', id);
+    const hosts = await store.hosts(pathParameter(request, 'project_id'));
+    const host = hosts.find((candidate) => candidate.id === id);
+    if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
+    return host;
+  };
+
   const oneHost = (path: string, operationId: string): Route => ({
     method: 'GET',
     url: `${PROJECT}/${path}/:host_id`,
@@ -67,17 +77,10 @@ export function inventoryRoutes(store: Store): Route[] {
       operationId,
       tags: ['inventory'],
       summary: 'Get a protected host of the project',
-      params: object({ ...PROJECT_PATH.properties, host_id: string('Host ID') }),
+      params: HOST_PATH,
       response: withErrors('The host.', HOST),
     },
-    handler: send(async (request) => {
-      const id = pathParameter(request, 'host_id');
-      checkId('host_id', id);
-      const hosts = await store.hosts(pathParameter(request, 'project_id'));
-      const host = hosts.find((candidate) => candidate.id === id);
-      if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
-      return contentResponse(hostItem(host));
-    }),
+    handler: send(async (request) => contentResponse(hostItem(await findHost(request)))),
   });
 
   const threatMap = (path: string, operationId: string): Route => ({
@@ -116,6 +119,25 @@ export function inventoryRoutes(store: Store): Route[] {
     oneHost('waf/instance', 'host'),
     oneHost('composite-waf/host', 'compositeHost'),
     oneHost('premium-waf/host', 'premiumHost'),
+    {
+      method: 'GET',
+      url: `${PROJECT}/waf/overviews/:host_id/domains`,
+      allow: 'reader',
+      schema: {
+        operationId: 'hostDomains',
+        tags: ['inventory'],
+        summary: 'List the domain names of a protected host: wafstat has one name per host',
+        params: HOST_PATH,
+        response: withErrors(
+          'The name.',
+          object({ total: integer('Always 1.'), items: array(string('Host name.')) }),
+        ),
+      },
+      handler: send(async (request) => {
+        const { hostname } = await findHost(request);
+        return contentResponse({ total: 1, items: [hostname] });
+      }),
+    },
     threatMap('tag/threat/map', 'threatMap'),
     threatMap('map/threat', 'threats'),
     {
@@ -224,6 +246,8 @@ const SOURCES_PARAMETERS = {
     default: LIST_LIMIT_MAX,
   }),
 };
+
+const HOST_PATH = object({ ...PROJECT_PATH.properties, host_id: string('Host ID') });
 
 function pageOf(item: object) {
   return object({ total: integer('Number of items on all pages.'), items: array({ ...item }) });

@@ -109,6 +109,7 @@ export function overviewCalls(
     {
       path: 'overviews/attack/top-domains',
       operationId: 'topDomains',
+      older: { topDomains2021: 'overviews/attack/domain' },
       summary: 'List the hosts with the most attacks, in the form of the overviews',
       parameters: { top: TOP_PARAMETER },
       returns: ['Hosts with attacks, the most attacked first.', topCountsOf(HOST_FIELDS)],
@@ -124,6 +125,7 @@ export function overviewCalls(
     {
       path: 'overviews/attack/action-types',
       operationId: 'attackActions',
+      older: { attackActions2021: 'overviews/attack/action' },
       summary: 'Get the attacks by action: blocked or only logged',
       description: '`log` counts all attacks that the log does not report as blocked.',
       returns: [

@@ -5,7 +5,7 @@ import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
-import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoute } from './call.ts';
+import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoutes } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { TimelineBlocks } from './timeline-blocks.ts';
@@ -65,6 +65,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
     {
       path: 'event/request/peak',
       operationId: 'requestPeak',
+      older: { urlPeak: 'event/url' },
       summary: 'Get the requests in the busiest second of a time range',
       returns: ['The peak.', object({ qps: integer('Requests in the busiest second.') })],
       handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
@@ -72,7 +73,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
     ...overviewCalls(store, { cached, uncached }, blocks),
     ...topCalls(store, { cached, uncached }),
   ];
-  return calls.map(toRoute);
+  return calls.flatMap(toRoutes);
 }
 
 /** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */

@@ -74,9 +74,11 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     what: string,
     key: ReturnType<typeof string>,
     list: TopListName,
+    older: Call['older'] = {},
   ): Call => ({
     path: `overviews/attack/${name}`,
     operationId,
+    older,
     summary: `List the ${what} with the most attacks`,
     description: BOUNDS,
     parameters: PARAMETERS,
@@ -112,6 +114,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     {
       path: 'overviews/attack/url',
       operationId: 'topUrls',
+      older: { topUrls2021: 'event/domain/url' },
       summary: 'List the URLs with the most attacks',
       description: `The same path on two hosts is two items. ${BOUNDS}`,
       parameters: PARAMETERS,
@@ -123,7 +126,9 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       ),
     },
     overview('rule', 'topRules', 'rules', string('Rule ID, as in the log.'), 'rules'),
-    overview('country', 'topCountries', 'countries', COUNTRY, 'countries'),
+    overview('country', 'topCountries', 'countries', COUNTRY, 'countries', {
+      topRegions2021: 'overviews/attack/region',
+    }),
     {
       path: 'overviews/classification',
       operationId: 'classification',
