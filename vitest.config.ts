@@ -3,7 +3,6 @@ import { availableParallelism } from 'node:os';
 import { basename } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 import { POSTGRES } from './test/postgres-server.ts';
 
 const FREE_BYTES_MIN = 4 * 2 ** 30;
@@ -40,16 +39,8 @@ const BLACK_BOX = {
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };
 
-/** Tests that depend on the store, repeated on ClickHouse and PostgreSQL. */
+/** Tests that depend on the store, repeated on PostgreSQL. */
 const ON_ANY_STORE = ['check', 'crash', 'exact-counts', 'inventory', 'push', 'retention'];
-const ON_CLICKHOUSE = {
-  test: {
-    name: 'clickhouse',
-    include: ON_ANY_STORE.map((name) => `test/${name}.test.ts`),
-    globalSetup: 'test/clickhouse-server.ts',
-    ...BLACK_BOX,
-  },
-};
 const ON_POSTGRES = {
   test: {
     name: 'postgres',
@@ -63,11 +54,10 @@ const ON_POSTGRES = {
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
 /** Long files run first and short unit tests last, so that no worker idles at the end. */
-const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'postgres', 'console', 'unit'];
+const PROJECT_ORDER = ['stores', 'blackbox', 'postgres', 'console', 'unit'];
 /** The files of each project that take longest, in the order in which they run. */
 const LONG_FILES = [
-  ...['clickhouse', 'clickhouse-current', 'postgres', 'clickhouse-service', 'clickhouse-trouble'],
-  ...['postgres-service', 'postgres-faults', 'postgres-cluster', 'postgres-identity'],
+  ...['postgres', 'postgres-service', 'postgres-faults', 'postgres-cluster', 'postgres-identity'],
   ...['faults', 'packaging', 'follow', 'lifecycle', 'workers', 'crash', 'data-directory', 'web-servers'],
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
   ...['console', 'console-accessibility', 'console-access', 'console-management', 'console-categories'],
@@ -96,8 +86,7 @@ export default defineConfig({
       {
         test: {
           name: 'stores',
-          include: ['test/clickhouse*.test.ts', 'test/postgres*.test.ts'],
-          exclude: CHDB.isRequired || CHDB.isInstalled() ? [] : ['test/clickhouse-current.test.ts'],
+          include: ['test/postgres*.test.ts'],
           ...BLACK_BOX,
         },
       },
@@ -114,7 +103,6 @@ export default defineConfig({
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
           exclude: [
-            'test/clickhouse*.test.ts',
             'test/postgres*.test.ts',
             'test/console*.test.ts',
             'test/demo.test.ts',
@@ -123,7 +111,6 @@ export default defineConfig({
           ...BLACK_BOX,
         },
       },
-      ...(CLICKHOUSE.isInstalled() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
       ...(POSTGRES.isInstalled() || process.env.CI === 'true' ? [ON_POSTGRES] : []),
     ],
   },

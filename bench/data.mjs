@@ -6,7 +6,7 @@ export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
 /** The databases that the service is compared with: modules in bench/peers/. */
-export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
+export const PEERS = ['sqlite', 'duckdb', 'postgres'];
 
 /** In the order of CATEGORIES in packages/server/src/event.ts. */
 export const CATEGORIES =

@@ -11,11 +11,10 @@ const COMPONENTS = [
   { package: 'wrk', probe: ['which', 'wrk'] },
   { package: 'sqlite3', probe: ['which', 'sqlite3'] },
   { package: 'postgresql', probe: ['bash', '-c', 'ls /usr/lib/postgresql/*/bin/postgres'] },
-  { package: 'clickhouse-server', probe: ['which', 'clickhouse-server'] },
   { package: 'goaccess', probe: ['which', 'goaccess'] },
 ];
 
-const PEER_FILES = ['sqlite.db', 'duck.db', 'postgres', 'clickhouse'];
+const PEER_FILES = ['sqlite.db', 'duck.db', 'postgres'];
 
 /** The code that decides what the data is. */
 const GENERATORS = ['data.mjs', 'details.mjs', 'fill.mjs', 'rollup.mjs'];

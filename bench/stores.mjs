@@ -1,19 +1,18 @@
 /**
- * Compares the stores without HTTP, and with their goals: ingest speed, disk space and query time in bulk; then live, with
+ * Compares both stores without HTTP, and with their goals: ingest speed, disk space and query time in bulk; then live, with
  * one batch a second and a query after it. `bench/writers.mjs` measures many writers.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
  *   node bench/stores.mjs --medium    20 million on 20 hosts; takes some minutes
  *   node bench/stores.mjs --quick     2 million in 9 days
- *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and ClickHouse
+ *   node bench/stores.mjs PostgreSQL  only this store; the other one is embedded
  */
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
-import { start as startClickHouse } from './peers/clickhouse.mjs';
 import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const quick = process.argv.includes('--quick');
@@ -39,16 +38,15 @@ const PROJECT = 'bench';
 
 /** For 100 million events. */
 const GOALS = {
-  'events per second': { PostgreSQL: 150_000, ClickHouse: 200_000 },
-  '24 h by minute, one host, ms': { PostgreSQL: 5, ClickHouse: 15 },
-  '30 days by hour, all hosts, ms': { PostgreSQL: 5, ClickHouse: 20 },
-  '30 days by category, 10 hosts, ms': { PostgreSQL: 20, ClickHouse: 40 },
+  'events per second': { PostgreSQL: 150_000 },
+  '24 h by minute, one host, ms': { PostgreSQL: 5 },
+  '30 days by hour, all hosts, ms': { PostgreSQL: 5 },
+  '30 days by category, 10 hosts, ms': { PostgreSQL: 20 },
 };
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
 const { lmdbStore } = await load('lmdb/lmdb.js');
-const { clickhouseStore, migrate } = await load('clickhouse/clickhouse.js');
 const { postgresStore } = await load('postgres/postgres.js');
 const started = [];
 const STORES = {
@@ -64,34 +62,6 @@ const STORES = {
     const disk = () => sizeOf(join(postgres.data, 'base')) - empty;
     return { store: postgresStore(storeOptions(postgres.url)), disk };
   },
-  ClickHouse: async () => {
-    const clickhouse = await startClickHouse(directory);
-    started.push(clickhouse);
-    // PostgreSQL runs as another user.
-    chmodSync(directory, 0o711);
-    mkdirSync(join(directory, 'coordination'));
-    const postgres = await startPostgres(join(directory, 'coordination'));
-    started.push(postgres);
-    const options = {
-      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '', timeoutMs: 60_000 },
-      postgres: storeOptions(postgres.url),
-    };
-    await migrate(options);
-    // Without parts that were merged into others and are deleted some minutes later.
-    const disk = async () => {
-      const parts = "system.parts WHERE active AND database = 'wafstat'";
-      const [kilobytes] = await clickhouse.run(
-        `SELECT toUInt32(intDiv(sum(bytes_on_disk), 1024)) FROM ${parts} FORMAT RowBinary`,
-      );
-      return kilobytes * 1_024;
-    };
-    // Queries are measured as they are between loads, without merges in the background.
-    const settle = async () => {
-      const merges = 'SELECT toUInt32(count()) FROM system.merges FORMAT RowBinary';
-      while ((await clickhouse.run(merges))[0] > 0) await new Promise((resolve) => setTimeout(resolve, 500));
-    };
-    return { store: clickhouseStore(options), disk, settle };
-  },
 };
 try {
   const stores = {};
@@ -99,9 +69,8 @@ try {
     if (chosen.length === 0 || chosen.includes(name)) stores[name] = await open();
   }
   const rows = { 'events per second': {}, 'bytes per event': {} };
-  for (const [name, { store, disk, settle }] of Object.entries(stores)) {
+  for (const [name, { store, disk }] of Object.entries(stores)) {
     const { events, seconds } = await fill(store);
-    await settle?.();
     console.error(`${name}: ${events} events in ${seconds.toFixed(0)} s`);
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number(((await disk()) / events).toFixed(2));

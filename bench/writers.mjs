@@ -1,47 +1,32 @@
 /**
- * Many writers on one PostgreSQL, or on one ClickHouse with a PostgreSQL: commits per second and how long one takes, in live
- * mode.
+ * Many writers on one PostgreSQL: commits per second and how long one takes, in live mode.
  *
- *   node bench/writers.mjs [seconds] [PostgreSQL|ClickHouse]
+ *   node bench/writers.mjs [seconds]
  */
 import { fork } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { server } from './paths.mjs';
-import { start as startClickHouse } from './peers/clickhouse.mjs';
 import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const { postgresStore } = await import(join(server, 'dist/store/postgres/postgres.js'));
-const { clickhouseStore } = await import(join(server, 'dist/store/clickhouse/clickhouse.js'));
 const EVENTS = 100;
 const HOSTS = 10;
 /** Processes start at the same time, and their code is slow at first. */
 const WARM_UP_MS = 4_000;
-const GOALS = { PostgreSQL: { commits: 100, p99: 1_000 }, ClickHouse: { commits: 50, p99: 2_000 } };
+const GOALS = { commits: 100, p99: 1_000 };
 
 if (process.send) process.on('message', (job) => write(job).then((result) => process.send(result)));
-else await measure(Number(process.argv[2] ?? 10), process.argv[3] ?? 'PostgreSQL');
+else await measure(Number(process.argv[2] ?? 10));
 
-function openStore({ url, clickhouseUrl }) {
-  if (clickhouseUrl === undefined) return postgresStore(storeOptions(url));
-  const database = { database: 'wafstat', user: 'default', password: '', timeoutMs: 60_000 };
-  return clickhouseStore({
-    ...database,
-    urls: [clickhouseUrl],
-    postgres: storeOptions(url),
-    mayMigrate: true,
-  });
-}
-
-async function measure(seconds, store) {
+async function measure(seconds) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-writers-'));
   const postgres = await startPostgres(directory);
-  const clickhouse = store === 'ClickHouse' ? await startClickHouse(directory) : undefined;
   const rows = {};
   try {
     // Creates the tables.
-    const first = openStore({ url: postgres.url, clickhouseUrl: clickhouse?.url });
+    const first = postgresStore(storeOptions(postgres.url));
     await first.ping();
     await first.close();
     for (const [name, processes, projects] of [
@@ -52,7 +37,6 @@ async function measure(seconds, store) {
     ]) {
       const jobs = Array.from({ length: processes }, (_, i) => ({
         url: postgres.url,
-        clickhouseUrl: clickhouse?.url,
         project: `${name} ${i % projects}`,
         writer: i,
         seconds,
@@ -65,11 +49,10 @@ async function measure(seconds, store) {
     }
     console.table(rows);
     const speed = (name) => rows[name]['commits/s'];
-    const { commits, p99 } = GOALS[store];
     const crowd = rows['16 writers, one project'];
     console.table([
-      { what: '16 writers, commits/s', goal: commits, measured: crowd['commits/s'] },
-      { what: '16 writers, p99 ms', goal: p99, measured: crowd['p99 ms'] },
+      { what: '16 writers, commits/s', goal: GOALS.commits, measured: crowd['commits/s'] },
+      { what: '16 writers, p99 ms', goal: GOALS.p99, measured: crowd['p99 ms'] },
       ...['8 processes, one project', '8 processes, 8 projects'].map((name) => ({
         what: `${name} / 1 process`,
         goal: 2,
@@ -78,7 +61,6 @@ async function measure(seconds, store) {
     ]);
   } finally {
     await postgres.stop();
-    await clickhouse?.stop();
     rmSync(directory, { recursive: true });
   }
 }
@@ -96,8 +78,8 @@ function runJob(job) {
 }
 
 /** One append after the other, each with events of the current second, as a log shipper sends them. */
-async function write({ project, writer, seconds, ...servers }) {
-  const store = openStore(servers);
+async function write({ project, writer, seconds, url }) {
+  const store = postgresStore(storeOptions(url));
   const hostnames = Array.from({ length: HOSTS }, (_, i) => `www${i}.example.com`);
   const hostIds = await store.resolveHosts({ project, hostnames, limit: HOSTS });
   const append = (i) => {

@@ -26,7 +26,6 @@ export const COMPONENTS = [
   { package: 'python3-keystoneauth1', probe: pythonModule('keystoneauth1') },
   { package: 'python3-openstacksdk', probe: pythonModule('openstack') },
   { package: 'python3-openstackclient', probe: pythonModule('openstackclient') },
-  { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'pgbouncer', probe: ['test', '-x', '/usr/sbin/pgbouncer'] },
   { package: 'libfaketime', probe: ['sh', '-c', 'test -e /usr/lib/*/faketime/libfaketime.so.1'] },

@@ -1,6 +1,6 @@
 // Runs setup with type check, lint and all tests. The last line is `N passed, N failed`.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -12,17 +12,15 @@ const isCi = process.env.CI === 'true';
 let passed = 0;
 let failed = 0;
 
-// The three parts of the setup download different things, so they run concurrently.
+// Both parts of the setup download different things, so they run concurrently.
 console.log('== components, install, build and type check');
 const setup = run(root, process.execPath, 'scripts/setup.mjs');
-const engine = installEngine();
 const missing = installComponents();
 if (missing.length > 0) {
   console.log(`missing: ${missing.join(', ')}. Install them with: apt-get install ${missing.join(' ')}`);
 }
 // In CI no test may be skipped; elsewhere, tests that need a missing component are skipped.
 count(missing.length === 0 || !isCi);
-await engine;
 
 if (count(await setup)) {
   console.log('\n== tests');
@@ -59,14 +57,6 @@ function count(ok) {
   if (ok) passed++;
   else failed++;
   return ok;
-}
-
-/** chdb, a current ClickHouse as a library, for one test: half a gigabyte, so it is not in the lock file. */
-async function installEngine() {
-  const directory = `${root}/test/chdb`;
-  if (process.platform !== 'linux' || existsSync(`${directory}/node_modules/chdb`)) return;
-  const options = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--silent'];
-  if (!(await run(directory, 'npm', 'install', ...options))) console.error('chdb could not be installed');
 }
 
 async function runTests() {

@@ -1,5 +1,5 @@
 /** The numbers of the API are exact: random queries compared with the oracle. */
-import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CALLS, CATEGORIES, type KnownEvent, Oracle, type Query, timezoneText } from './oracle.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
@@ -11,8 +11,8 @@ const SPAN_MS = 40 * 86_400_000;
 const HOSTNAMES = Array.from({ length: 20 }, (_, i) => `host-${i + 1}.example`);
 /** -12:00 to +14:00 in steps of a quarter of an hour. */
 const OFFSETS_MINUTES = Array.from({ length: 26 * 4 + 1 }, (_, i) => -12 * 60 + i * 15);
-/** Every offset at least once; ClickHouse needs 20 times as long for a query. */
-const QUERIES = scaled(OFFSETS_MINUTES.length * (inject('clickhouseUrl') === undefined ? 3 : 1));
+/** Every offset at least once. */
+const QUERIES = scaled(OFFSETS_MINUTES.length * 3);
 /** The two calls of the API specification; the others are computed from the same counts. */
 const SPECIFIED = ['event/timeline', 'event/attack/type'];
 const OTHERS = Object.keys(CALLS).filter((call) => !SPECIFIED.includes(call));

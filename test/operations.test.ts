@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CLICKHOUSE, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { type Fence, Page } from './pages.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually, PROGRAM, type Process } from './process.ts';
@@ -71,7 +70,7 @@ const PROMETHEUS = {
   needs: 'apt-get install prometheus prometheus-alertmanager',
   isInstalled: () => ['promtool', 'amtool'].every((name) => existsSync(`/usr/bin/${name}`)),
 };
-const COMPONENTS = [NGINX, APACHE, POSTGRES, CLICKHOUSE, PROMETHEUS];
+const COMPONENTS = [NGINX, APACHE, POSTGRES, PROMETHEUS];
 const IS_COMPLETE = COMPONENTS.every((component) => component.isInstalled());
 const NEEDS = COMPONENTS.map(({ needs }) => needs).join('; ');
 
@@ -84,7 +83,6 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
     const enabled = new Set(['wafstat']);
     let systemd: HttpServer;
     let postgres: PostgresServer;
-    let clickhouse: ClickHouse;
     /** What the page says, and what it is here. Longer texts first. */
     let replaced: [string, string][];
 
@@ -191,11 +189,10 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       // This machine may have no such user.
       program('chown', `[ "$1" = root:wafstat ] && [ -f "$2" ]`);
 
-      [postgres, clickhouse] = await Promise.all([PostgresServer.start(), startClickHouse()]);
+      postgres = await PostgresServer.start();
       sandbox.write('etc/wafstat/postgres.password', PASSWORD);
       const listen = await freePort();
       replaced = [
-        ['https://ch1.example.com:8443', clickhouse.urls[0] ?? ''],
         ['db1.example.com,db2.example.com/wafstat', postgres.url.replace(/.*@/, '')],
         [':8443', `:${await freePort()}`],
         [':9464', `:${await freePort()}`],
@@ -216,7 +213,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       await Promise.all(webServers.map((server) => server.stop()));
       systemd.close();
       await sandbox.clear();
-      await Promise.all([postgres?.stop(), clickhouse?.stop()]);
+      await postgres?.stop();
     });
 
     function program(name: string, code: string): void {

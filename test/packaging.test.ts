@@ -256,7 +256,7 @@ describe('manual page and completions', () => {
   const complete: readonly (readonly [line: string, completions: string[]])[] = [
     ['wafstat ser', ['serve']],
     ['wafstat host ', ['add', 'delete', 'list']],
-    ['wafstat serve --store ', ['clickhouse', 'lmdb', 'postgres']],
+    ['wafstat serve --store ', ['lmdb', 'postgres']],
     ['wafstat user add --pass', ['--password-stdin']],
     ['wafstat ingest prefix/bi', ['prefix/bin']],
   ];

@@ -372,6 +372,14 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(postgres.sql(`SELECT top_lists_before FROM ${name}.retention`)).toBe('0');
     });
 
+    test('a schema of another program is refused', async () => {
+      postgres.sql('CREATE SCHEMA foreign_one; CREATE TABLE foreign_one.schema_version (version int)');
+      for (const command of [['migrate'], ['init'], ['serve', '--check']]) {
+        const { status, stderr } = await run(command, { WAFSTAT_POSTGRES_SCHEMA: 'foreign_one' });
+        expect([status, stderr]).toEqual([1, expect.stringContaining('belongs to another program')]);
+      }
+    });
+
     test('top lists of several processes are one, bounded by --top-keys, and go with their project', async () => {
       const { id } = await runJson<{ id: string }>('project', 'add', 'tops', '--domain', 'default');
       const account = await newAccount('tina', '--project', 'tops', '--role', 'reader');

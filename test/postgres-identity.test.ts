@@ -16,7 +16,7 @@ import { openPostgresIdentity } from '../packages/server/src/identity/postgres-i
 import { masterKeyFingerprint } from '../packages/server/src/identity/secrets.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
-import { checkTables, POSTGRES_TABLES } from '../packages/server/src/store/postgres/schema.ts';
+import { checkTables } from '../packages/server/src/store/postgres/schema.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { identityConformance, REVOCATIONS_KEPT } from './identity-conformance.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
@@ -53,7 +53,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       timeoutMs: 10_000,
       connectionsMax: 4,
       revocationsKept: REVOCATIONS_KEPT,
-      checkTables: (database: Database) => checkTables(database, true, POSTGRES_TABLES),
+      checkTables: (database: Database) => checkTables(database, true),
     });
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);

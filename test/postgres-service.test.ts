@@ -250,15 +250,14 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       }
       rmSync(sandbox.path('data/statistics.mdb'));
       expect((await sandbox.run(['repair', '--data', sandbox.data, '--accept-statistics'])).status).toBe(0);
-      expect((await copy('--from', 'postgres', '--to', 'lmdb')).stdout).toMatch(
-        /copied and verified: both stores/,
-      );
+      expect((await copy('--to', 'lmdb')).stdout).toMatch(/copied and verified: both stores/);
       expect((await ingest()).stdout).toMatch(/^read before +2010$/m);
-      for (const [direction, problem] of [
-        [['--to', 'clickhouse'], /--clickhouse-url .* is required/],
-        [['--from', 'postgres', '--to', 'postgres'], /--from and --to are the same store/],
+      for (const [more, problem] of [
+        [['--to', 'postgres', ...store.slice(2)], /--data .* is required/],
+        [['--to', 'postgres', '--data', sandbox.data], /--postgres-url .* is required/],
+        [['--to', 'lmdb', '--data', sandbox.data], /--postgres-url .* is required/],
       ] as const) {
-        const refused = await copy(...direction);
+        const refused = await sandbox.run(['copy', '--project', 'default', ...more]);
         expect([refused.status, refused.stderr]).toEqual([2, expect.stringMatching(problem)]);
       }
     });

@@ -43,7 +43,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           destroy: () => store.close(),
         };
       },
-      { share: SHARE },
+      SHARE,
     );
   },
 );

@@ -30,7 +30,7 @@ export interface Server {
 /** The longest retention that can be set, so that tests can use fixed dates. */
 export const KEEP_ALL = ['--retention', '3653d'] as const;
 
-/** For tests that do not depend on the store: the projects `clickhouse` and `postgres` do not repeat them. */
+/** For tests that do not depend on the store: the project `postgres` does not repeat them. */
 export const describeEmbedded: (name: string, define: () => void) => void =
   inject('postgresUrl') === undefined ? describe : () => {};
 
@@ -127,19 +127,12 @@ export class Sandbox {
   }
 }
 
-/** In the projects `clickhouse` and `postgres`, new tables on their servers; otherwise the embedded store. */
+/** In the project `postgres`, new tables on its server; otherwise the embedded store. */
 function storeOfRun(): Readonly<Record<string, string>> {
-  const [postgresUrl, clickhouseUrl] = [inject('postgresUrl'), inject('clickhouseUrl')];
+  const postgresUrl = inject('postgresUrl');
   if (postgresUrl === undefined) return {};
   const name = `test_${randomBytes(8).toString('hex')}`;
-  const postgres = { WAFSTAT_POSTGRES_URL: postgresUrl, WAFSTAT_POSTGRES_SCHEMA: name };
-  if (clickhouseUrl === undefined) return { WAFSTAT_STORE: 'postgres', ...postgres };
-  return {
-    WAFSTAT_STORE: 'clickhouse',
-    WAFSTAT_CLICKHOUSE_URL: clickhouseUrl,
-    WAFSTAT_CLICKHOUSE_DATABASE: name,
-    ...postgres,
-  };
+  return { WAFSTAT_STORE: 'postgres', WAFSTAT_POSTGRES_URL: postgresUrl, WAFSTAT_POSTGRES_SCHEMA: name };
 }
 
 const LISTENS = 'wafstat listens on ';

@@ -1,10 +1,10 @@
 /** Batches: each counts once; chunks of files and followed paths. */
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { compareFollowed } from '../../packages/server/src/store/store.ts';
 import { batch, DAY_MS, drawnAt, followed, linked, NOW } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function batchTests({ test, fresh }: Suite): void {
+export function batchTests({ fresh }: Suite): void {
   test('a batch id that the source already has changes nothing', async () => {
     const { store } = await fresh();
     const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };

@@ -1,6 +1,6 @@
 /** Counts: series, totals, categories, peaks and versions. */
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../../packages/server/src/event.ts';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import {
@@ -21,7 +21,7 @@ import {
 } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function countTests({ test, fresh, runs }: Suite): void {
+export function countTests({ fresh, runs }: Suite): void {
   test('equals the oracle for any events, hosts and edges', async () => {
     const { store } = await fresh();
     let run = 0;

@@ -1,6 +1,6 @@
 /** For stores that outlive their process: other processes, reopening, and batches that retention deletes. */
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { gridEdges } from '../../packages/server/src/statistics/timeline.ts';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import { HOUR_MS } from '../../packages/server/src/store/store.ts';
@@ -21,7 +21,7 @@ import {
 } from './data.ts';
 import type { DurableSuite } from './suite.ts';
 
-export function durabilityTests({ test, topTest, create, runs }: DurableSuite): void {
+export function durabilityTests({ create, runs }: DurableSuite): void {
   test('other processes see what one process counts, whatever they queried before', async () => {
     const { store, another, destroy } = await create(() => NOW);
     const other = another();
@@ -99,7 +99,7 @@ export function durabilityTests({ test, topTest, create, runs }: DurableSuite): 
     await destroy();
   });
 
-  topTest('other processes see the top lists of what one process counts', async () => {
+  test('other processes see the top lists of what one process counts', async () => {
     const { store, another, destroy } = await create(() => NOW);
     const other = another();
     const oracle = memoryStore(() => NOW);
@@ -117,7 +117,7 @@ export function durabilityTests({ test, topTest, create, runs }: DurableSuite): 
     await destroy();
   });
 
-  topTest('a flood of values is bounded, and does not hide the top attacker', async () => {
+  test('a flood of values is bounded, and does not hide the top attacker', async () => {
     const { store, destroy } = await create(() => NOW, 100);
     const details = (source: string) => ({ source, url: `/${source}` });
     const attacks = Array.from({ length: 5_000 }, (_, i): RandomEvent => {

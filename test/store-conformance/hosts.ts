@@ -1,12 +1,12 @@
 /** Hosts: names, IDs, limits, renames and deletions. */
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import type { Store } from '../../packages/server/src/store/store.ts';
 import { addHosts, batch, drawnAt, HOSTNAMES, NOW } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function hostTests({ test, fresh, runs }: Suite): void {
+export function hostTests({ fresh, runs }: Suite): void {
   test('a host name has one ID, an ID has one name, and the limit is respected', async () => {
     const { store } = await fresh();
     const add = (hostname: string, id?: string) => store.addHost({ project: 'p', hostname, id, limit: 3 });

@@ -1,6 +1,6 @@
 /** Retention, copies to another store, and closing. */
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import { compareFollowed, StoreUnavailable } from '../../packages/server/src/store/store.ts';
@@ -18,7 +18,7 @@ import {
 } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function lifecycleTests({ test, fresh, destroyAll, runs }: Suite): void {
+export function lifecycleTests({ fresh, destroyAll, runs }: Suite): void {
   test('after a prune nothing before the horizon counts, to the millisecond, and late events are dropped', async () => {
     const { store } = await fresh();
     const oracle = memoryStore(() => NOW);

@@ -1,10 +1,10 @@
 /** Sources: events, formats, dropped records and their examples. */
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { NO_SOURCE } from '../../packages/server/src/store/store.ts';
 import { addHosts, batch, drawnAt, NOW } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function sourceTests({ test, fresh }: Suite): void {
+export function sourceTests({ fresh }: Suite): void {
   test('a source reports its events, its dropped records, and its first and last event', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');

@@ -15,23 +15,14 @@ export interface DurableStoreUnderTest extends StoreUnderTest {
 /** `topKeys`: how many values a top list may keep per hour. */
 export type Create<T extends StoreUnderTest> = (now: () => number, topKeys?: number) => Promise<T>;
 
-type DefineTest = (name: string, run: () => Promise<void>) => void;
-
-/** What the files of the suite define their tests with. */
-export interface Definitions {
-  test: DefineTest;
-  /** For tests of top lists. */
-  topTest: DefineTest;
+export interface Suite {
   /** How many random cases to run. */
   runs(cases: number): number;
-}
-
-export interface Suite extends Definitions {
   /** A store that is destroyed after the test. */
   fresh(topKeys?: number): Promise<StoreUnderTest>;
   destroyAll(): Promise<void>;
 }
 
-export interface DurableSuite extends Definitions {
+export interface DurableSuite extends Pick<Suite, 'runs'> {
   create: Create<DurableStoreUnderTest>;
 }

@@ -1,14 +1,14 @@
 /** Top lists: values, bounds, hours, versions and copies. */
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import { HOUR_MS, type Store, wholeHours } from '../../packages/server/src/store/store.ts';
 import { addHosts, attackWithDetails, batch, expectSameTopLists, NOW, pick, randomTopQuery } from './data.ts';
 import type { Suite } from './suite.ts';
 
-export function topListTests({ topTest, fresh, destroyAll, runs }: Suite): void {
-  topTest('top lists equal the oracle as long as all values fit, whatever was queried before', async () => {
+export function topListTests({ fresh, destroyAll, runs }: Suite): void {
+  test('top lists equal the oracle as long as all values fit, whatever was queried before', async () => {
     const { store } = await fresh();
     let run = 0;
     await fc.assert(
@@ -30,7 +30,7 @@ export function topListTests({ topTest, fresh, destroyAll, runs }: Suite): void 
     );
   });
 
-  topTest('top lists keep their bounds if there are more values than fit', async () => {
+  test('top lists keep their bounds if there are more values than fit', async () => {
     const topKeys = 4;
     const { store } = await fresh(topKeys);
     let run = 0;
@@ -67,7 +67,7 @@ export function topListTests({ topTest, fresh, destroyAll, runs }: Suite): void 
     );
   });
 
-  topTest('top lists cover whole hours, from the first one that begins at or after the horizon', async () => {
+  test('top lists cover whole hours, from the first one that begins at or after the horizon', async () => {
     const { store } = await fresh();
     const oracle = memoryStore(() => NOW);
     const ids = await addHosts(store, 'p');
@@ -99,7 +99,7 @@ export function topListTests({ topTest, fresh, destroyAll, runs }: Suite): void 
     expect((await store.totals({ project: 'p', ...range })).some((count) => count > 0)).toBe(true);
   });
 
-  topTest('while the version of the hours of a range is equal, so are its top lists', async () => {
+  test('while the version of the hours of a range is equal, so are its top lists', async () => {
     const { store } = await fresh();
     let run = 0;
     let horizon = NOW - 900 * HOUR_MS;
@@ -129,7 +129,7 @@ export function topListTests({ topTest, fresh, destroyAll, runs }: Suite): void 
     );
   });
 
-  topTest('top lists are copied to another store and back', async () => {
+  test('top lists are copied to another store and back', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
     const drawn = fc.sample(attackWithDetails, { numRuns: 300, seed: 6 });

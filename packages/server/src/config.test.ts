@@ -44,7 +44,6 @@ describe('service options', () => {
       ['publicUrl', 'waf.example.com?token=sesame'],
       ['publicUrl', 'https://waf.example.com/#sesame'],
       ['publicUrl', 'https://open:sesame@waf.example.com/?token=sesame'],
-      ['clickhouseUrl', 'http://127.0.0.1:8123/?password=x&key=sesame,http://127.0.0.1:8124/?key=sesame'],
     ] as const) {
       const [problem = ''] = problems({ data: 'x', [name]: value });
       expect(problem).toMatch(/ is '[^']*\?\*\*\*', but must /);
@@ -56,39 +55,6 @@ describe('service options', () => {
     ]);
   });
 
-  test('of ClickHouse must be consistent, use TLS beyond loopback, and contain no password', () => {
-    const postgresUrl = 'postgres://waf@127.0.0.1/statistics';
-    const near = { data: 'x', store: 'clickhouse', postgresUrl, clickhouseUrl: 'http://127.0.0.1:8123' };
-    const { clickhouseUrl, ...withoutClickHouse } = near;
-    const { postgresUrl: _, ...withoutPostgres } = near;
-    expect(problems({ ...near, clickhouseUrl: `${clickhouseUrl},http://[::1]:8124` })).toEqual([]);
-    expect(problems(withoutClickHouse)).toEqual([expect.stringMatching(/requires --clickhouse-url/)]);
-    expect(problems(withoutPostgres)).toEqual([
-      expect.stringMatching(/--store clickhouse requires --postgres-url/),
-    ]);
-    expect(problems({ data: 'x', clickhouseUrl })).toEqual([
-      '--clickhouse-url requires --store clickhouse, but the store is lmdb',
-    ]);
-    expect(problems({ ...near, store: 'postgres' })).toEqual([
-      '--clickhouse-url requires --store clickhouse, but the store is postgres',
-    ]);
-    const leftOver = { ...withoutClickHouse, store: 'postgres' };
-    expect(problems(leftOver, { WAFSTAT_CLICKHOUSE_URL: clickhouseUrl })).toEqual([
-      'WAFSTAT_CLICKHOUSE_URL requires --store clickhouse, but the store is postgres',
-    ]);
-    expect(problems({ ...near, clickhouseReplicated: 'true' })).toEqual([
-      expect.stringMatching(/--clickhouse-replicated is not supported: .*--store postgres with a standby/),
-    ]);
-    const far = { ...near, clickhouseUrl: 'https://a:8443,http://b:8123' };
-    expect(problems(far)).toEqual([
-      expect.stringMatching(/http:\/\/b:8123 would send the password and all counts unencrypted/),
-    ]);
-    expect(problems({ ...far, clickhouseInsecureHttp: 'true' })).toEqual([]);
-    const [problem = ''] = problems({ ...near, clickhouseUrl: 'http://waf:sesame@127.0.0.1:8123' });
-    expect(problem).toMatch(/must not contain a user or password/);
-    expect(problem).not.toContain('sesame');
-  });
-
   test('of PostgreSQL must be consistent, use TLS beyond loopback, and have no password on the command line', () => {
     const [data, store] = ['x', 'postgres'];
     const near = 'postgres://waf@127.0.0.1:5433/statistics';
@@ -98,7 +64,7 @@ describe('service options', () => {
     );
     expect(problems({ data, store })).toEqual([expect.stringMatching(/requires --postgres-url/)]);
     expect(problems({ data, postgresUrl: near })).toEqual([
-      '--postgres-url requires --store postgres or clickhouse, but the store is lmdb',
+      '--postgres-url requires --store postgres, but the store is lmdb',
     ]);
     const secret = 'postgres://waf:sesame@127.0.0.1/statistics';
     const [problem = ''] = problems({ data, store, postgresUrl: secret });

@@ -184,39 +184,6 @@ export const IDENTITY_OPTIONS = grouped('Keystone options:', {
   ),
 });
 
-export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options (with those of PostgreSQL):', {
-  clickhouseUrl: setting(
-    '--clickhouse-url <urls>',
-    'URLs of all shards, separated by commas; keep their order, and add new ones at the end',
-    clickhouseUrls,
-  ),
-  clickhouseInsecureHttp: setting(
-    '--clickhouse-insecure-http',
-    'allow plain HTTP to ClickHouse on non-loopback addresses (only in a private network)',
-    flag,
-  ),
-  clickhouseDatabase: setting('--clickhouse-database <name>', 'database name', sqlName, {
-    default: 'wafstat',
-  }),
-  clickhouseUser: setting('--clickhouse-user <name>', 'user name', text, { default: 'default' }),
-  clickhousePasswordFile: setting(
-    '--clickhouse-password-file <file>',
-    'file whose first line is the password of the user',
-    file,
-  ),
-  clickhouseReplicated: setting(
-    '--clickhouse-replicated',
-    'not supported: replicas are not used, and tables of older releases cannot be read',
-    flag,
-  ),
-  clickhouseTimeout: setting(
-    '--clickhouse-timeout <seconds>',
-    'timeout of a single statement',
-    integer(1, 600),
-    { default: '10' },
-  ),
-});
-
 export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   postgresUrl: setting(
     '--postgres-url <url>',
@@ -233,12 +200,9 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
     'allow unencrypted connections to PostgreSQL on non-loopback addresses (only in a private network)',
     flag,
   ),
-  postgresSchema: setting(
-    '--postgres-schema <name>',
-    'schema of the tables; the ClickHouse store appends _clickhouse to it',
-    schemaName,
-    { default: 'wafstat' },
-  ),
+  postgresSchema: setting('--postgres-schema <name>', 'schema of the tables', schemaName, {
+    default: 'wafstat',
+  }),
   postgresConnections: setting(
     '--postgres-connections <n>',
     'maximum number of connections per process for the statistics; users and projects need two more',
@@ -253,20 +217,11 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
 /** Options of every command that reads or writes statistics. */
 export const STORE_OPTIONS = {
   store: setting(
-    '--store <lmdb|postgres|clickhouse>',
+    '--store <lmdb|postgres>',
     'where to store the statistics; lmdb is a file in the data directory',
-    oneOf('lmdb', 'postgres', 'clickhouse'),
+    oneOf('lmdb', 'postgres'),
     { default: 'lmdb' },
   ),
-  ...CLICKHOUSE_OPTIONS,
-  ...grouped('ClickHouse options (with those of PostgreSQL):', {
-    clickhouseMigrate: setting(
-      '--clickhouse-migrate <auto|never>',
-      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
-      oneOf('auto', 'never'),
-      { default: 'auto' },
-    ),
-  }),
   ...POSTGRES_OPTIONS,
   ...grouped('PostgreSQL options:', {
     postgresMigrate: setting(
@@ -304,32 +259,10 @@ export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 /** Service options that contradict each other, among those that a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
-  source: (name: 'postgresUrl' | 'clickhouseUrl') => 'cli' | 'env' | undefined,
+  source: (name: 'postgresUrl') => 'cli' | 'env' | undefined,
 ): string[] {
-  const { tlsCert, tlsKey, insecureHttp, listen, store, clickhouseUrl, clickhouseInsecureHttp } = values;
+  const { tlsCert, tlsKey, insecureHttp, listen } = values;
   const problems: string[] = [];
-  if (store === 'clickhouse' && clickhouseUrl === undefined)
-    problems.push(`--store clickhouse requires ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)}`);
-  if (store !== undefined && store !== 'clickhouse' && clickhouseUrl !== undefined)
-    problems.push(
-      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} requires --store clickhouse, ` +
-        `but the store is ${store}`,
-    );
-  if (values.clickhouseReplicated) {
-    problems.push(
-      '--clickhouse-replicated is not supported: a replica may lose acknowledged counts or return old ones. ' +
-        'Use a server without replicas for each shard, with backups, or --store postgres with a standby',
-    );
-  }
-  const plain = clickhouseUrl?.find(
-    (each) => each.startsWith('http:') && !isLoopback(new URL(each).hostname),
-  );
-  if (plain !== undefined && !clickhouseInsecureHttp) {
-    problems.push(
-      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} ${plain} would send the password and all counts unencrypted: use https, ` +
-        'or --clickhouse-insecure-http in a private network',
-    );
-  }
   problems.push(...postgresConflicts(values, source('postgresUrl')));
   if (values.metricsHosts && values.metricsListen === undefined)
     problems.push('--metrics-hosts requires --metrics-listen');
@@ -369,13 +302,12 @@ function postgresConflicts(
   urlSource: 'cli' | 'env' | undefined,
 ): string[] {
   if (postgresUrl === undefined) {
-    const isMissing = (store === 'postgres' || store === 'clickhouse') && urlSource === undefined;
-    return isMissing ? [`--store ${store} requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
+    const isMissing = store === 'postgres' && urlSource === undefined;
+    return isMissing ? [`--store postgres requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
   const name = givenName(POSTGRES_OPTIONS.postgresUrl, urlSource);
-  if (store === 'lmdb')
-    problems.push(`${name} requires --store postgres or clickhouse, but the store is lmdb`);
+  if (store === 'lmdb') problems.push(`${name} requires --store postgres, but the store is lmdb`);
   if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
@@ -447,21 +379,11 @@ function identityUrl(value: string): string {
   return parsed;
 }
 
-function clickhouseUrls(value: string): string[] {
-  return value.split(',').map((each) => url(each.trim(), 'http://127.0.0.1:8123'));
-}
-
 /** Becomes part of statements unescaped. */
-function sqlName(value: string): string {
+function schemaName(value: string): string {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
     throw new Error('must be 1 to 63 letters, digits and _, not beginning with a digit');
   }
-  return value;
-}
-
-/** Leaves room for what is appended: names have up to 63 bytes. */
-function schemaName(value: string): string {
-  if (sqlName(value).length > 50) throw new Error('must have at most 50 characters');
   return value;
 }
 

@@ -30,7 +30,6 @@ import {
   wrongStatisticsFile,
 } from './data-directory.ts';
 import {
-  clickhouseOptions,
   describePostgres,
   IDENTITY_PASSWORD_VARIABLE,
   masterKeyIn,
@@ -93,16 +92,13 @@ export async function inspectService(
   if (isRemote && isValid(Object.keys(SERVICE_OPTIONS).filter((name) => name.startsWith('identity'))))
     await attempt(() => checkRemoteIdentity(values as ServiceValues, io));
   // A missing URL is reported as a conflict of options.
-  const { store, data, postgresUrl, clickhouseUrl } = values;
-  const isComplete =
-    store === 'lmdb' || (postgresUrl !== undefined && (store === 'postgres' || clickhouseUrl !== undefined));
+  const { store, data, postgresUrl } = values;
+  const isComplete = store === 'lmdb' || postgresUrl !== undefined;
   if (store !== undefined && isComplete && isValid([...Object.keys(STORE_OPTIONS), 'data'])) {
     const complete = values as ServiceValues;
     if (data !== undefined && (!isRemote || store === 'lmdb'))
       await checkDirectory(data, values, { isRemote, isEmbedded: store === 'lmdb' }, io, findings, attempt);
-    if (store === 'postgres' || (store === 'clickhouse' && data === undefined && !isRemote))
-      await attempt(() => checkPostgres(complete, isRemote, io, findings));
-    if (store === 'clickhouse') await attempt(() => checkClickHouse(complete, io, findings));
+    if (store === 'postgres') await attempt(() => checkPostgres(complete, isRemote, io, findings));
   }
   return findings;
 }
@@ -344,7 +340,7 @@ async function checkPostgres(
   { notes }: Findings,
 ): Promise<void> {
   const { Database } = await import('../postgres/database.ts');
-  const { inspectTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const { inspectTables } = await import('../store/postgres/schema.ts');
   const { storedMasterKey } = await import('../identity/postgres-identity.ts');
   const options = postgresOptions(values, io.env);
   const hasIdentity = values.data === undefined && !isRemote;
@@ -353,7 +349,7 @@ async function checkPostgres(
     url: { ...options.url, needsPrimary: options.url.needsPrimary || hasIdentity },
   });
   try {
-    const exists = await inspectTables(database, values.postgresMigrate === 'auto', POSTGRES_TABLES);
+    const exists = await inspectTables(database, values.postgresMigrate === 'auto');
     if (!exists)
       notes.push(`${describePostgres(values)} has no tables of this version: the next start creates them`);
     if (!exists || !hasIdentity) return;
@@ -368,13 +364,4 @@ async function checkPostgres(
   } finally {
     await database.close();
   }
-}
-
-async function checkClickHouse(values: ServiceValues, io: Io, { notes }: Findings): Promise<void> {
-  const { inspect } = await import('../store/clickhouse/clickhouse.ts');
-  const mayMigrate = values.clickhouseMigrate === 'auto';
-  if (!(await inspect({ ...clickhouseOptions(values, io.env), mayMigrate })))
-    notes.push(
-      `the database ${values.clickhouseDatabase} of ClickHouse has no tables: the first start creates them`,
-    );
 }

@@ -41,7 +41,6 @@ const FILE_SETTINGS = [
   'initialPasswordFile',
   'identityPasswordFile',
   'postgresPasswordFile',
-  'clickhousePasswordFile',
 ] as const;
 /** Settings that are paths of files. Operators may keep these in the data directory. */
 export type FileSettings = { [name in (typeof FILE_SETTINGS)[number]]?: string | undefined };
@@ -53,10 +52,8 @@ export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'en
   if (data !== undefined) return data;
   const store = env[STORE_OPTIONS.store.env];
   if (store === undefined || store === 'lmdb') throw new UsageError([DATA_REQUIRED]);
-  const tools =
-    store === 'postgres' ? 'PostgreSQL, such as pg_dump and pg_basebackup' : 'PostgreSQL and ClickHouse';
   throw new UsageError([
-    `this command is for data directories, but the store is ${store}: use the tools of ${tools}`,
+    `this command is for data directories, but the store is ${store}: use the tools of PostgreSQL, such as pg_dump and pg_basebackup`,
   ]);
 }
 

@@ -1,6 +1,6 @@
 /**
  * Where an installation is. With a data directory, identity is there; the statistics may be in another store. Without
- * one, everything is in PostgreSQL, except for the counts if ClickHouse is the store.
+ * one, everything is in PostgreSQL.
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,7 +8,6 @@ import { isDeepStrictEqual } from 'node:util';
 import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
 import { type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
-  type CLICKHOUSE_OPTIONS,
   DATA_REQUIRED,
   type IDENTITY_OPTIONS,
   isLocal,
@@ -23,7 +22,6 @@ import { generateMasterKey, masterKeyFingerprint } from '../identity/secrets.ts'
 import { tightenModes } from '../lmdb/files.ts';
 import type { Database, DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
-import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { type Io, printLine, UserError } from './command.ts';
@@ -179,12 +177,12 @@ async function withDatabase<T>(
 ): Promise<T> {
   const values = postgresValues(location);
   const { Database } = await import('../postgres/database.ts');
-  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const { checkTables } = await import('../store/postgres/schema.ts');
   const options = postgresOptions(values, env);
   // A standby may lag behind.
   const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
   try {
-    await checkTables(database, values.postgresMigrate === 'auto', POSTGRES_TABLES);
+    await checkTables(database, values.postgresMigrate === 'auto');
     return await action(database);
   } finally {
     await database.close();
@@ -199,12 +197,12 @@ async function withPostgresIdentity<T>(
 ): Promise<T> {
   // Loaded on demand: most installations do not use it.
   const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
-  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const { checkTables } = await import('../store/postgres/schema.ts');
   const mayMigrate = values.postgresMigrate === 'auto';
   const store = await openPostgresIdentity(
     {
       ...postgresOptions(values, env),
-      checkTables: (database) => checkTables(database, mayMigrate, POSTGRES_TABLES),
+      checkTables: (database) => checkTables(database, mayMigrate),
     },
     now,
   );
@@ -323,15 +321,10 @@ export async function openStore(
   { now, env }: CommandContext,
 ): Promise<Store> {
   if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
-  // Loaded on demand: most installations use neither.
-  if (values.store === 'postgres') {
-    const { postgresStore } = await import('../store/postgres/postgres.ts');
-    const mayMigrate = values.postgresMigrate === 'auto';
-    return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
-  }
-  const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
-  const mayMigrate = values.clickhouseMigrate === 'auto';
-  return clickhouseStore({ ...clickhouseOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
+  // Loaded on demand: most installations do not use it.
+  const { postgresStore } = await import('../store/postgres/postgres.ts');
+  const mayMigrate = values.postgresMigrate === 'auto';
+  return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
 }
 
 function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {
@@ -356,22 +349,6 @@ export function postgresOptions(values: Values<typeof POSTGRES_OPTIONS>, env: Io
 
 function firstLine(file: string): string {
   return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
-}
-
-export function clickhouseOptions(
-  values: Values<typeof CLICKHOUSE_OPTIONS> & Values<typeof POSTGRES_OPTIONS>,
-  env: Io['env'],
-): ClickHouseOptions {
-  const { clickhousePasswordFile: file } = values;
-  return {
-    urls: values.clickhouseUrl ?? [],
-    database: values.clickhouseDatabase,
-    user: values.clickhouseUser,
-    password: file === undefined ? '' : firstLine(file),
-    timeoutMs: values.clickhouseTimeout * 1_000,
-    // A different schema from that of the PostgreSQL store, so that `copy` can use both.
-    postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
-  };
 }
 
 export function masterKeyIn(

@@ -190,10 +190,13 @@ export function timestamp(value: string): number {
   return time;
 }
 
-export function url(value: string, example = 'https://waf.example.com'): string {
+const URL_EXAMPLE = 'https://waf.example.com';
+
+export function url(value: string): string {
   const parsed = URL.canParse(value) ? new URL(value) : null;
-  if (parsed === null || !/^https?:$/.test(parsed.protocol)) throw new Error(`must be a URL like ${example}`);
-  if (/[?#]/.test(value)) throw new Error(`must be a URL without '?' and '#', like ${example}`);
+  if (parsed === null || !/^https?:$/.test(parsed.protocol))
+    throw new Error(`must be a URL like ${URL_EXAMPLE}`);
+  if (/[?#]/.test(value)) throw new Error(`must be a URL without '?' and '#', like ${URL_EXAMPLE}`);
   if (parsed.username || parsed.password)
     throw new Error('must not contain a user or password, because `ps` shows it to everyone');
   return value.replace(/\/+$/, '');

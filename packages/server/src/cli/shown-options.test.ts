@@ -27,22 +27,19 @@ test('relative paths are those of the service', () => {
 });
 
 test('databases are shown without passwords', () => {
-  const store = {
-    store: 'clickhouse',
-    clickhouseUrl: 'http://10.0.0.5:8123',
-    clickhouseInsecureHttp: 'true',
-  };
-  const shownStore = ['--store', 'clickhouse', '--clickhouse-url', 'http://10.0.0.5:8123'];
-  const insecure = '--clickhouse-insecure-http';
+  const store = { store: 'postgres', postgresInsecure: 'true', postgresTimeout: '30' };
   const url = 'postgres://wafstat@db1,db2:5432/wafstat';
-  expect(shown({ ...store, postgresUrl: url, postgresInsecure: 'false' }).options).toEqual([
-    ...shownStore,
-    insecure,
+  const others = ['--postgres-insecure', '--postgres-timeout', '30'];
+  expect(shown({ ...store, postgresUrl: url }).options).toEqual([
+    '--store',
+    'postgres',
     '--postgres-url',
     url,
+    ...others,
   ]);
   const secret = 'postgres://wafstat:hunter2@db1:5432/wafstat';
-  expect(shown({ ...store, postgresUrl: secret }).options).toEqual([...shownStore, insecure]);
+  expect(shown({ ...store, postgresUrl: secret }).options).toEqual(['--store', 'postgres', ...others]);
+  expect(shown({ store: 'postgres', postgresInsecure: 'false' }).options).toEqual(['--store', 'postgres']);
 });
 
 test('every option that serve shares with ingest and follow is shown', () => {

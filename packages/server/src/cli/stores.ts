@@ -1,18 +1,10 @@
-/** Commands for stores outside of the data directory: PostgreSQL and ClickHouse. */
-import {
-  CLICKHOUSE_OPTIONS,
-  DATA,
-  DATA_REQUIRED,
-  DIRECTORY,
-  POSTGRES_OPTIONS,
-  STORE_OPTIONS,
-} from '../config.ts';
+/** Commands for the store outside of the data directory: PostgreSQL. */
+import { DIRECTORY, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { describeUrl } from '../postgres/url.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
 import { command, printLine, progressBar, UserError } from './command.ts';
 import {
-  clickhouseOptions,
   copyIdentity,
   describePostgres,
   openStore,
@@ -25,80 +17,53 @@ const DAY_MS = 86_400_000;
 
 export const migrateCommand = command({
   name: 'migrate',
-  description: 'create or upgrade the tables of the PostgreSQL or ClickHouse store; can be repeated',
-  examples: [
-    'wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat',
-    'wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat --clickhouse-url http://127.0.0.1:8123',
-  ],
-  options: { ...POSTGRES_OPTIONS, ...CLICKHOUSE_OPTIONS },
+  description: 'create or upgrade the tables in PostgreSQL; can be repeated',
+  examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
+  options: POSTGRES_OPTIONS,
   check: (_values, source) =>
     source('postgresUrl') === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   async run(values, _operands, io) {
-    const { postgresUrl, clickhouseUrl, clickhouseDatabase } = values;
-    let { schema } = postgresOptions(values, io.env);
-    if (clickhouseUrl) {
-      const { migrate } = await import('../store/clickhouse/clickhouse.ts');
-      const options = clickhouseOptions(values, io.env);
-      await migrate(options);
-      schema = options.postgres.schema;
-      const servers = clickhouseUrl.join(', ');
-      printLine(io.stdout, `the tables in the database ${clickhouseDatabase} are ready on ${servers}`);
-    } else {
-      const { migrate } = await import('../store/postgres/postgres.ts');
-      await migrate(postgresOptions(values, io.env));
-    }
-    const server = postgresUrl && describeUrl(postgresUrl);
-    printLine(io.stdout, `the tables in the schema ${schema} are ready on ${server}`);
+    const options = postgresOptions(values, io.env);
+    const { migrate } = await import('../store/postgres/postgres.ts');
+    await migrate(options);
+    printLine(
+      io.stdout,
+      `the tables in the schema ${options.schema} are ready on ${describeUrl(options.url)}`,
+    );
     return 0;
   },
 });
 
-const STORES = ['lmdb', 'postgres', 'clickhouse'] as const;
-const { store: _, ...SERVER_STORE_OPTIONS } = STORE_OPTIONS;
+const { store: _store, ...POSTGRES_STORE_OPTIONS } = STORE_OPTIONS;
 
 export const copyCommand = command({
   name: 'copy',
   description:
-    'copy a project between two stores; includes its top lists and the read positions of its logs; ' +
+    'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; ' +
     'verifies the copy; stop ingest and all services on both stores first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
-    'wafstat copy --data ./data --project shop --from postgres --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',
+    'wafstat copy --data ./data --project shop --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',
   ],
   options: {
-    data: DATA,
+    data: required(DIRECTORY),
     project: required(PROJECT),
-    from: option(
-      `--from <${STORES.join('|')}>`,
-      'store to copy the project from [default: lmdb; with --to lmdb, the store whose URL is set]',
-      oneOf(...STORES),
+    to: required(
+      option(
+        '--to <lmdb|postgres>',
+        'store to copy the project to, from the other one; lmdb is that of the data directory',
+        oneOf('lmdb', 'postgres'),
+      ),
     ),
-    to: required(option(`--to <${STORES.join('|')}>`, 'store to copy the project to', oneOf(...STORES))),
-    ...SERVER_STORE_OPTIONS,
+    ...POSTGRES_STORE_OPTIONS,
   },
-  check: (values) => {
-    const [from, to] = [sourceStore(values), values.to];
-    const problems = from === to ? [`--from and --to are the same store: ${from}`] : [];
-    if (values.data === undefined && [from, to].includes('lmdb')) problems.push(DATA_REQUIRED);
-    const usesClickHouse = from === 'clickhouse' || to === 'clickhouse';
-    const usesPostgres = usesClickHouse || from === 'postgres' || to === 'postgres';
-    for (const [isUsed, url] of [
-      [usesPostgres, 'postgresUrl'],
-      [usesClickHouse, 'clickhouseUrl'],
-    ] as const) {
-      if (isUsed && values[url] === undefined) problems.push(`${nameOf(STORE_OPTIONS[url])} is required`);
-    }
-    return problems;
-  },
-  run: ({ data, project: name, ...values }, _operands, io) => {
-    const location =
-      data === undefined ? { ...values, store: values.to } : ({ store: 'lmdb', data } as const);
-    return withInstallation(location, io, async ({ identity, store: opened }) => {
+  check: ({ postgresUrl }) =>
+    postgresUrl === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
+  run: ({ data, project: name, to: target, ...values }, _operands, io) =>
+    withInstallation({ store: 'lmdb', data }, io, async ({ identity, store: embedded }) => {
       const { id: project } = identity.administration.projectNamed(name);
-      const open = async (store: (typeof STORES)[number]) =>
-        store === location.store ? opened : openStore({ ...values, store }, '', io);
-      const from = await open(sourceStore(values));
-      const to = await open(values.to);
+      const postgres = await openStore({ ...values, store: 'postgres' }, '', io);
+      const [from, to] = target === 'postgres' ? [embedded, postgres] : [postgres, embedded];
       try {
         const bar = progressBar(io, 'Copying', null, (counts) => `${counts} counts`);
         await copyProject(from, to, project, bar.advance);
@@ -121,8 +86,8 @@ export const copyCommand = command({
         if (requests[0] === 0 && attacks[0] === 0) {
           printLine(
             io.stderr,
-            `wafstat: the project ${name} has no requests and no attacks in the store ${sourceStore(values)}. ` +
-              'Is it the right project, and the right store (--from)?',
+            `wafstat: the project ${name} has no requests and no attacks in the store ${target === 'lmdb' ? 'postgres' : 'lmdb'}. ` +
+              'Is it the right project, and the right direction (--to)?',
           );
         }
         return 0;
@@ -132,10 +97,9 @@ export const copyCommand = command({
           `nothing was copied: ${error.message}. The target must not have statistics of this project from elsewhere`,
         );
       } finally {
-        for (const store of [from, to]) if (store !== opened) await store.close();
+        await postgres.close();
       }
-    });
-  },
+    }),
 });
 
 export const copyIdentityCommand = command({
@@ -165,13 +129,3 @@ export const copyIdentityCommand = command({
     return 0;
   },
 });
-
-function sourceStore(values: {
-  from?: (typeof STORES)[number] | undefined;
-  to?: string | undefined;
-  clickhouseUrl?: unknown;
-}): (typeof STORES)[number] {
-  if (values.from !== undefined) return values.from;
-  if (values.to !== 'lmdb') return 'lmdb';
-  return values.clickhouseUrl === undefined ? 'postgres' : 'clickhouse';
-}

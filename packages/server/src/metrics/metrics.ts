@@ -72,7 +72,7 @@ export const METRICS = {
     labels: {
       version: 'the version of wafstat',
       node_version: 'the version of Node.js',
-      store: '`lmdb`, `postgres` or `clickhouse`',
+      store: '`lmdb` or `postgres`',
     },
   },
   wafstat_requests_total: {

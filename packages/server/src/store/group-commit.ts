@@ -75,10 +75,10 @@ export class GroupCommit<Item, Result> {
 
 /** One group commit for each project, so that projects do not wait for each other. */
 export class ProjectCommits {
-  readonly #commit: (project: string, batches: readonly Batch[]) => Promise<Appended[]>;
+  readonly #commit: (batches: readonly Batch[]) => Promise<Appended[]>;
   readonly #projects = new Map<string, GroupCommit<Batch, Appended>>();
 
-  constructor(commit: (project: string, batches: readonly Batch[]) => Promise<Appended[]>) {
+  constructor(commit: (batches: readonly Batch[]) => Promise<Appended[]>) {
     this.#commit = commit;
   }
 
@@ -88,7 +88,7 @@ export class ProjectCommits {
     if (commits === undefined) {
       commits = new GroupCommit<Batch, Appended>(
         ({ events }) => events.length + weighTopLists(events),
-        (batches) => this.#commit(project, batches),
+        this.#commit,
         (error) => error instanceof StoreUnavailable,
       );
       this.#projects.set(project, commits);

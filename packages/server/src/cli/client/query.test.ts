@@ -261,7 +261,7 @@ describe('queries', () => {
   test('variables that other commands once read do not change a query', async () => {
     const env = {
       WAFSTAT_HOST: 'shop.example.com',
-      WAFSTAT_TO: 'clickhouse',
+      WAFSTAT_TO: 'postgres',
       WAFSTAT_USER: 'nobody',
       WAFSTAT_DOMAIN: 'nowhere',
       WAFSTAT_TIMEZONE: 'Europe/Berlin',

@@ -11,7 +11,7 @@ import { CHANGES_MS } from './schema.ts';
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
 const CHANGES_MAX = 2n ** 62n - 1n;
 
-export interface ProjectState {
+interface ProjectState {
   hosts: number;
   sources: number;
   appends: number;
@@ -29,16 +29,6 @@ export async function lockProject(run: Run, project: string): Promise<ProjectSta
       [project],
     ),
   ]);
-  return rows[0] as ProjectState;
-}
-
-/** Reads the state without a lock. */
-export async function readProject(run: Run, project: string): Promise<ProjectState> {
-  const rows = await run<Row<ProjectState>>(
-    `SELECT coalesce(p.hosts, 0) AS hosts, coalesce(p.sources, 0) AS sources, coalesce(p.appends, 0) AS appends,
-       p.latest, r.horizon FROM retention r LEFT JOIN projects p ON p.project = $1`,
-    [project],
-  );
   return rows[0] as ProjectState;
 }
 

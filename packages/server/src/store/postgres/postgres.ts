@@ -20,7 +20,7 @@ import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
 import { prune, pruneExamples } from './prune.ts';
 import { recordMethods } from './records.ts';
-import { checkTables, dropPartitions, migrate as migrateTables, POSTGRES_TABLES } from './schema.ts';
+import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
 import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
@@ -43,7 +43,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
-    checked ??= checkTables(database, options.mayMigrate, POSTGRES_TABLES).catch((error) => {
+    checked ??= checkTables(database, options.mayMigrate).catch((error) => {
       checked = null;
       throw error;
     });
@@ -62,7 +62,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     }
   }
 
-  const commits = new ProjectCommits((_project, batches) =>
+  const commits = new ProjectCommits((batches) =>
     noteWrites(() => appendGroup(database, batches, now(), topKeys)),
   );
 
@@ -124,9 +124,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         await pruneExamples(database, topListsBefore, stop);
         // Deletes rows first: a backup can delay the dropping of partitions for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
-        await prune(database, before, limits, (freed) =>
-          dropPartitions(database, ['segments', 'rollups'], freed, stop),
-        );
+        await prune(database, before, limits);
         await dropPartitions(database, ['top_lists'], listsBefore, stop);
       }),
 
@@ -151,7 +149,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 export async function migrate(options: DatabaseOptions): Promise<void> {
   const database = new Database(options);
   try {
-    await migrateTables(database, POSTGRES_TABLES);
+    await migrateTables(database);
   } finally {
     await database.close();
   }

@@ -5,6 +5,7 @@ import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention, RetentionNote, Source } from '../store.ts';
 import { changeAllVersions, lockProject } from './coordination.ts';
+import { dropPartitions } from './schema.ts';
 
 const BATCHES_PER_STEP = 2_000;
 
@@ -12,7 +13,6 @@ export async function prune(
   database: Database,
   before: number,
   { freeBefore = before, expectedHorizon, stop }: PruneOptions,
-  freeCounts: (freedBefore: number) => Promise<void>,
 ): Promise<void> {
   const [row] = await database.run<{ freed: number }>(
     `UPDATE retention SET
@@ -23,7 +23,7 @@ export async function prune(
     [before, freeBefore, expectedHorizon ?? null],
   );
   const freed = row?.freed ?? 0;
-  await freeCounts(freed);
+  await dropPartitions(database, ['segments', 'rollups'], freed, stop);
   const day = dayOf(freed);
   for (;;) {
     const old = await database.run<{ project: string }>(

@@ -13,7 +13,7 @@ import {
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
 import { type BatchColumns, dumpBatches, putSource } from './dump-records.ts';
-import { addHost, deleteHost, hostsOfProject, NOT_DELETED, renameHost, resolveHosts } from './hosts.ts';
+import { addHost, deleteHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { readRetention, restoreHorizon } from './prune.ts';
 import { CHANGES_MS } from './schema.ts';
 
@@ -134,12 +134,11 @@ async function versionOf(
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }
 
-/** An append to ClickHouse during which a host is deleted may still report it. */
 async function listSources(database: Database, project: string): Promise<Source[]> {
   const rows = await database.run<Row & { record: Omit<Source, 'hosts'>; hosts: string[] }>(
     `SELECT s.record, ARRAY(
        SELECT h.id FROM source_hosts r JOIN hosts h ON h.project = r.project AND h.number = r.host
-       WHERE r.project = s.project AND r.source = s.number AND h.${NOT_DELETED}
+       WHERE r.project = s.project AND r.source = s.number
      ) AS hosts FROM sources s WHERE s.project = $1`,
     [project],
   );

@@ -1,7 +1,6 @@
 /**
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
- * append, `rollups` the sums by minute, hour and day. Both are partitioned by time, like `top_lists`. The ClickHouse store has
- * tables of its own instead of these two, and all others.
+ * append, `rollups` the sums by minute, hour and day. Both are partitioned by time, like `top_lists`.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, LockTimeout, type Run, StatementFailed } from '../../postgres/database.ts';
@@ -76,7 +75,7 @@ const DROP_PAUSE_MS = 1_000;
 const DROP_TRIES = 30;
 
 /** Everything but counts, and the first version of all tables. */
-export const RECORD_TABLES = `
+const RECORD_TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
     only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -138,7 +137,7 @@ const IDENTITY_TABLES = `
   INSERT INTO identity_state DEFAULT VALUES;
 `;
 
-export const TOP_LIST_TABLES = `
+const TOP_LIST_TABLES = `
   -- No list has hours that begin before this.
   ALTER TABLE retention ADD top_lists_before bigint NOT NULL DEFAULT 0;
   -- The version is a random number that changes with the record.
@@ -164,21 +163,8 @@ const COUNT_TABLES = `
   ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
 `;
 
-/** The tables in one schema. */
-export interface Tables {
-  store: 'postgres' | 'clickhouse';
-  /** A table that tells which store the schema belongs to. */
-  name: string;
-  /** The statements that lead to version 1, from 1 to 2, and so on. */
-  upgrades: readonly string[];
-}
-
-/** Includes the tables of identity, which the ClickHouse store uses too. */
-export const POSTGRES_TABLES: Tables = {
-  store: 'postgres',
-  name: 'segments',
-  upgrades: [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES],
-};
+/** The statements that lead to version 1, from 1 to 2, and so on. */
+const UPGRADES = [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES];
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {
@@ -194,34 +180,31 @@ async function hasTable(run: Run, schema: string, table: string): Promise<boolea
 }
 
 /** Creates or upgrades the tables. Can be repeated. */
-export async function migrate(database: Database, tables: Tables): Promise<void> {
+export async function migrate(database: Database): Promise<void> {
   const { schema } = database;
   await database.checkSessions();
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
-    const found = await readVersion(run, schema, tables);
-    const version = found?.version ?? 0;
-    if (found !== null && (!found.isOwn || version > tables.upgrades.length))
-      checkVersion(found, schema, tables);
+    const version = (await readVersion(run, schema)) ?? 0;
+    if (version > UPGRADES.length) checkVersion(version, schema);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
     if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
-    for (const statements of tables.upgrades.slice(version)) {
+    for (const statements of UPGRADES.slice(version)) {
       for (const statement of statements.split(/;\n/)) if (statement.trim() !== '') await run(statement);
     }
-    if (version < tables.upgrades.length)
-      await run('UPDATE schema_version SET version = $1', [tables.upgrades.length]);
+    if (version < UPGRADES.length) await run('UPDATE schema_version SET version = $1', [UPGRADES.length]);
   });
 }
 
 /** Rejects if the tables cannot be used. */
-export async function checkTables(database: Database, mayMigrate: boolean, tables: Tables): Promise<void> {
+export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
   const { schema } = database;
   await database.checkSessions();
-  const read = () => database.transaction((run) => readVersion(run, schema, tables));
+  const read = () => database.transaction((run) => readVersion(run, schema));
   let found = await read();
-  if (mayMigrate && (found?.version ?? 0) < tables.upgrades.length) {
-    await migrate(database, tables);
+  if (mayMigrate && (found ?? 0) < UPGRADES.length) {
+    await migrate(database);
     found = await read();
   }
   if (found === null) {
@@ -229,20 +212,16 @@ export async function checkTables(database: Database, mayMigrate: boolean, table
       `the schema ${schema} of PostgreSQL has no tables; create them with 'wafstat migrate'`,
     );
   }
-  checkVersion(found, schema, tables);
+  checkVersion(found, schema);
 }
 
 /** Resolves to whether the tables exist in this version, or else can be created. Changes nothing. */
-export async function inspectTables(
-  database: Database,
-  mayMigrate: boolean,
-  tables: Tables,
-): Promise<boolean> {
+export async function inspectTables(database: Database, mayMigrate: boolean): Promise<boolean> {
   const { schema } = database;
   await database.checkSessions();
-  const found = await database.transaction((run) => readVersion(run, schema, tables), 'BEGIN READ ONLY');
-  if (!mayMigrate || (found?.version ?? 0) >= tables.upgrades.length) {
-    await checkTables(database, false, tables);
+  const found = await database.transaction((run) => readVersion(run, schema), 'BEGIN READ ONLY');
+  if (!mayMigrate || (found ?? 0) >= UPGRADES.length) {
+    await checkTables(database, false);
     await database.checkWritable();
     return true;
   }
@@ -260,33 +239,26 @@ export async function inspectTables(
   return false;
 }
 
-interface FoundTables {
-  version: number;
-  /** Whether they belong to the store that was asked for. */
-  isOwn: boolean;
-}
-
-function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, upgrades }: Tables): void {
-  if (!isOwn) {
-    throw new StoreMisconfigured(
-      `the schema ${schema} of PostgreSQL belongs to a different kind of store than --store ${store}: choose another --postgres-schema`,
-    );
-  }
-  if (version === upgrades.length) return;
-  const advice = version < upgrades.length ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
+function checkVersion(version: number, schema: string): void {
+  if (version === UPGRADES.length) return;
+  const advice = version < UPGRADES.length ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
   throw new StoreMisconfigured(
     `the tables in the schema ${schema} of PostgreSQL have version ${version}, ` +
-      `but this release needs version ${upgrades.length}; ${advice}`,
+      `but this release needs version ${UPGRADES.length}; ${advice}`,
   );
 }
 
-/** Null if the tables do not exist. */
-async function readVersion(run: Run, schema: string, { name }: Tables): Promise<FoundTables | null> {
+/** Null if the tables do not exist. Rejects if the schema is that of another program, many of which have such a table. */
+async function readVersion(run: Run, schema: string): Promise<number | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
-  const isOwn = await hasTable(run, schema, name);
+  if (!(await hasTable(run, schema, 'segments'))) {
+    throw new StoreMisconfigured(
+      `the schema ${schema} of PostgreSQL belongs to another program: choose another --postgres-schema`,
+    );
+  }
   // The statement names the schema: otherwise PostgreSQL reports a missing table if the user has no access to it.
   const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
-  return row ? { version: row.version, isOwn } : null;
+  return row?.version ?? null;
 }
 
 /**
