@@ -24,9 +24,10 @@ import {
   readProject,
 } from '../postgres/coordination.ts';
 import { inPartitions } from '../postgres/schema.ts';
-import { readTopLists, topAdditionsOf, writeTopLists } from '../postgres/top-lists.ts';
+import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from '../postgres/top-lists.ts';
+import { Slices } from '../slices.ts';
 import { type Appended, type Batch, HOUR_MS, StoreUnavailable } from '../store.ts';
-import type { TopAdditions } from '../top-records.ts';
+import { TopAdditions } from '../top-records.ts';
 import {
   type Attempt,
   abortAttempt,
@@ -81,7 +82,8 @@ export async function appendGroup(
     if (plan.isEmpty()) return results;
     const events = plan.events();
     const rows = rowsOf(project, events, known.hosts);
-    const topLists = topAdditionsOf(events, known.hosts);
+    const topLists = new TopAdditions();
+    addTopAdditions(topLists, events, known.hosts);
     const days = rowsByDay(rows);
     const wanted = {
       project,
@@ -204,7 +206,8 @@ async function close(
       if (attempt !== null) await abortAttempt({ run }, attempt);
       return false;
     }
-    const writes = [...plan.writes(run, project), writeTopLists(run, project, topLists, stored, topKeys)];
+    const lists = await new Slices().run(mergeTopLists(project, topLists, stored, topKeys));
+    const writes = [...plan.writes(run, project), writeTopLists(run, project, lists)];
     if (attempt !== null) {
       const times = Array.from(days.keys(), (day) => day * MINUTES_PER_DAY * MINUTE_MS);
       writes.push(
