@@ -32,7 +32,7 @@ export async function appendGroup(
   topKeys: number,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
-  const counted = await countGroup(batches.flatMap(({ events }) => events));
+  const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
   return inPartitions(
     database,
     ['segments', 'rollups', 'top_lists'],
@@ -60,10 +60,9 @@ async function appendLocked(
   if (plan.isEmpty()) return results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;
   const isExpected = plan.isWhole && areHostsKnown;
-  const counted = isExpected ? expected : await countGroup(plan.events(), known.hosts);
-  const slices = new Slices();
-  const records = await slices.run(mergeCounts(counted, known.hosts, rollups));
-  const lists = await slices.run(mergeTopLists(project, counted.topLists, topLists, topKeys));
+  const counted = isExpected ? expected : await computeIn(run, sumGroup(plan.events(), known.hosts));
+  const records = await computeIn(run, mergeCounts(counted, known.hosts, rollups));
+  const lists = await computeIn(run, mergeTopLists(project, counted.topLists, topLists, topKeys));
   await Promise.all([
     ...writeCounts(run, project, counted, records, plan),
     writeTopLists(run, project, lists),
@@ -71,6 +70,20 @@ async function appendLocked(
     run('COMMIT'),
   ]);
   return results;
+}
+
+/** Shorter than the time after which the server ends the session of a transaction that does nothing. */
+const SIGN_OF_LIFE_MS = 250;
+
+/** Computes something inside a transaction. A busy machine may need longer than the server waits for a statement. */
+async function computeIn<T>(run: Run, steps: Generator<void, T>): Promise<T> {
+  // If it fails, so does the next statement, with the same error.
+  const timer = setInterval(() => void run('SELECT').catch(() => {}), SIGN_OF_LIFE_MS);
+  try {
+    return await new Slices().run(steps);
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 /** The key of the project's totals among hosts by ID. Only the totals count events without a host. */
@@ -96,14 +109,10 @@ interface GroupCounts {
 /** Events, or minutes of a host, of one step: about a millisecond. */
 const ITEMS_PER_STEP = 200;
 
-/** `known`: the hosts that are registered, if some may not be. Other work can run meanwhile. */
-function countGroup(events: readonly Event[], known?: ReadonlyMap<string, number>): Promise<GroupCounts> {
-  return new Slices().run(sumGroup(events, known));
-}
-
+/** `known`: the hosts that are registered, if some may not be. */
 function* sumGroup(
   events: readonly Event[],
-  known: ReadonlyMap<string, number> | undefined,
+  known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
   const topLists = new TopAdditions();
   const packed: PackedMinutes = new Map();
