@@ -28,6 +28,13 @@ const BODIES = {
     gzip: true,
   }),
   'events of 180 days, 16 MB': () => ({ body: repeat(scatteredEvent, 16 * MB) }),
+  // Every attack has another source, URL and rule: the most expensive lines for top lists.
+  '60,000 attacks, 1,000 hosts': () => ({ body: gzipSync(attackLines(60_000, 3_600_000)), gzip: true }),
+  '60,000 attacks, 1,000 hosts, a day': () => ({
+    body: gzipSync(attackLines(60_000, 86_400_000)),
+    gzip: true,
+  }),
+  '60,000 events, 1,000 hosts': () => ({ body: gzipSync(attackLines(60_000, 3_600_000, false)), gzip: true }),
   '317,000 host names': () => ({ body: gzipSync(hostLines(317_000)), gzip: true }),
   '1,760,000 host names': () => ({ body: gzipSync(hostLines(1_760_000)), gzip: true }),
 };
@@ -176,6 +183,22 @@ const eventLine = (i) => `{"time":${START + i},"host":"host${i % 10}.example.com
 
 /** Each in a different minute. */
 const scatteredEvent = (i) => `{"time":${Date.now() - ((i * 7_919) % 250_000) * 60_000}}\n`;
+
+function attackLines(count, spreadMs, hasDetails = true) {
+  const lines = Array.from({ length: count }, (_, i) =>
+    JSON.stringify({
+      time: START - Math.floor((i * spreadMs) / count),
+      host: `host${(i * 7) % 1_000}.example.com`,
+      attack: 'sqli',
+      ...(hasDetails && {
+        source: `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`,
+        url: `/path/${i}`,
+        rule: `rule-${i}`,
+      }),
+    }),
+  );
+  return Buffer.from(`${lines.join('\n')}\n`);
+}
 
 function hostLines(count) {
   const time = stamp(START);

@@ -92,6 +92,26 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect((await (apis[0] as Api).hostIds()).size).toBe(7);
     });
 
+    test('ingest continues when PostgreSQL is back, and counts each line once', async () => {
+      const server = await sandbox.serve(store);
+      const api = await login(server.address, installation);
+      const count = 150_000;
+      const log = sandbox.write('events.ndjson', ndjson(events(count)));
+      const where = ['--data', sandbox.data, '--project', installation.project_id, ...store];
+      const ingest = sandbox.start(['ingest', ...where, '--format', 'events', log]);
+      await eventually(async () => sum((await api.timeline(RANGE)).requests) > 0 || undefined, 'a chunk');
+      await postgres.kill();
+      await eventually(() => ingest.stderr.includes('; retrying') || undefined, 'a warning');
+      await postgres.run();
+      const { status } = await ingest.end();
+      expect(status).toBe(0);
+      await eventually(
+        async () => (await api.get('waf/instance')).status === 200 || undefined,
+        'the service',
+      );
+      await expectRequests(api, count);
+    }, 120_000);
+
     test(`totals are exact after ${RESTARTS} crashes of PostgreSQL and of wafstat during push and follow`, async () => {
       const random = new Random(12);
       let server = await sandbox.serve(store);

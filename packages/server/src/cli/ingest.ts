@@ -15,7 +15,14 @@ import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
-import { type Store, StoreUnavailable } from '../store/store.ts';
+import { afterRunning } from '../running-time.ts';
+import {
+  type Store,
+  StoreDamaged,
+  StoreMisconfigured,
+  StoreNotWritable,
+  StoreUnavailable,
+} from '../store/store.ts';
 import { command, type Io, openStdin, printLine, progressBar, readProblem, UserError } from './command.ts';
 import { hostWarnings, IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
@@ -52,6 +59,8 @@ const TEMPORARY = [FileChanged, FileConflict, ThreadFailed];
  * more often than this is not a log.
  */
 const RETRIES_MAX = 100;
+/** How long a store that fails is tried again: it may be busy, restart, or change its primary. */
+const OUTAGE_MS_MAX = 60_000;
 const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
@@ -215,14 +224,22 @@ async function ingestOne(
   };
   let bar = progressBar(io, name, total, megabytes);
   let hasChanged = false;
+  let outage: Outage | null = null;
+  /** Lines that the summary has. The next try reads them again. */
+  let reported = 0;
   try {
     for (let retries = 0; ; retries++) {
+      let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
         const plain = isRereadable ? await PlainFile.open(file, advance) : null;
         const stream = plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance));
         const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
+          if (progress.kind === 'counted') outage = endOutage(outage);
+          if (progress.kind !== 'unfinished') lines += progress.lines;
+          if (progress.kind === 'seen' && lines <= reported) continue;
+          reported = Math.max(reported, lines);
           summary.add(isStdin ? null : file, progress);
           if (progress.kind !== 'unfinished') bar.advance(isStdin ? progress.bytes : 0, progress.lines);
         }
@@ -235,6 +252,16 @@ async function ingestOne(
           bar.end();
           if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
           hasChanged ||= error instanceof FileChanged;
+          if (error instanceof FileChanged) reported = 0;
+          bar = progressBar(io, name, total, megabytes);
+          continue;
+        }
+        if (isOutage(error) && isRereadable && !io.stop.aborted && !outage?.isOver) {
+          bar.end();
+          if (outage === null)
+            printLine(io.stderr, `wafstat: ${name}: ${(error as Error).message}; retrying`);
+          outage ??= beginOutage();
+          await sleep(RETRY_MS, undefined, { signal: io.stop }).catch(() => {});
           bar = progressBar(io, name, total, megabytes);
           continue;
         }
@@ -243,8 +270,36 @@ async function ingestOne(
       }
     }
   } finally {
+    endOutage(outage);
     bar.end();
   }
+}
+
+/** A time in which the store fails, counted while this process runs: it may be busy itself. */
+interface Outage {
+  isOver: boolean;
+  timer: ReturnType<typeof afterRunning>;
+}
+
+function beginOutage(): Outage {
+  const outage: Outage = {
+    isOver: false,
+    timer: afterRunning(OUTAGE_MS_MAX, () => {
+      outage.isOver = true;
+    }),
+  };
+  return outage;
+}
+
+function endOutage(outage: Outage | null): null {
+  outage?.timer.stop();
+  return null;
+}
+
+/** Whether the store may soon work again, without anyone doing something about it. */
+function isOutage(error: unknown): boolean {
+  const needsHelp = [StoreDamaged, StoreMisconfigured, StoreNotWritable];
+  return error instanceof StoreUnavailable && !needsHelp.some((kind) => error instanceof kind);
 }
 
 function ingestError(error: unknown, file: string): UserError {

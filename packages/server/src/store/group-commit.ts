@@ -76,10 +76,15 @@ export class GroupCommit<Item, Result> {
 /** One group commit for each project, so that projects do not wait for each other. */
 export class ProjectCommits {
   readonly #commit: (batches: readonly Batch[]) => Promise<Appended[]>;
+  readonly #weigh: (batch: Batch) => number;
   readonly #projects = new Map<string, GroupCommit<Batch, Appended>>();
 
-  constructor(commit: (batches: readonly Batch[]) => Promise<Appended[]>) {
+  constructor(
+    commit: (batches: readonly Batch[]) => Promise<Appended[]>,
+    weigh: (batch: Batch) => number = ({ events }) => events.length + weighTopLists(events),
+  ) {
     this.#commit = commit;
+    this.#weigh = weigh;
   }
 
   append(batch: Batch): Promise<Appended> {
@@ -87,7 +92,7 @@ export class ProjectCommits {
     let commits = this.#projects.get(project);
     if (commits === undefined) {
       commits = new GroupCommit<Batch, Appended>(
-        ({ events }) => events.length + weighTopLists(events),
+        this.#weigh,
         this.#commit,
         (error) => error instanceof StoreUnavailable,
       );

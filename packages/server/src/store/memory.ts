@@ -3,6 +3,7 @@ import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } 
 import { dayOf, isLinkCurrent } from './batches.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
+import { finish } from './slices.ts';
 import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
 import {
   type BatchLink,
@@ -331,12 +332,9 @@ export function memoryStore(now: () => number = Date.now): Store {
         hours.set(mention.hour, [...(hours.get(mention.hour) ?? []), mention]);
       }
       yield Array.from(hours, ([hour, mentions]) => {
-        const [joint] = addToRecords(
-          additionsOf(mentions),
-          () => undefined,
-          project,
-          Number.POSITIVE_INFINITY,
-        );
+        const additions = additionsOf(mentions);
+        const keysMax = Number.POSITIVE_INFINITY;
+        const [joint] = finish(addToRecords({ additions, read: () => undefined, project, keysMax }));
         if (joint === undefined || joint.hostId !== null)
           throw new Error('the oracle has only joint records');
         return { hour, ...joint };

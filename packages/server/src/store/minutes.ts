@@ -19,15 +19,18 @@ export const WITHOUT_HOST = '';
 /** The exact cells of each minute and host. */
 export function countByMinute(events: readonly Event[]): Map<number, Map<string, Additions>> {
   const minutes = new Map<number, Map<string, Additions>>();
-  for (const [minute, hosts] of packEvents(events)) {
+  const packed: PackedMinutes = new Map();
+  packEvents(packed, events);
+  for (const [minute, hosts] of packed) {
     minutes.set(minute, new Map(Array.from(hosts, ([host, cells]) => [host, sumCells(cells)])));
   }
   return minutes;
 }
 
 /** Packed cells by minute and host. */
-function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>> {
-  const minutes = new Map<number, Map<string, number[]>>();
+export type PackedMinutes = Map<number, Map<string, number[]>>;
+
+export function packEvents(minutes: PackedMinutes, events: readonly Event[]): void {
   for (const event of events) {
     const { time, hostId, count } = event;
     if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`an event has the count ${count}`);
@@ -52,5 +55,4 @@ function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>
         cells.push(packCell(cellCode(FIRST_BLOCKED + category, cell), count));
     }
   }
-  return minutes;
 }

@@ -7,6 +7,14 @@ export const SLICE_MS = 3;
 const BYTES_PER_CLOCK_READ = 16_384;
 const RECORD_BYTES_MIN = 1_024;
 
+/** Runs all steps at once. */
+export function finish<T>(steps: Generator<void, T>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
 /**
  * Yields to the event loop after each slice of work. All queries of the process share the turns, one slice in each: with
  * two slices per turn, admission would reject the queries of everyone else.

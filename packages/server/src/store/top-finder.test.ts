@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { finish } from './slices.ts';
 import { HOUR_MS, QueryTooLarge, type TopQuery } from './store.ts';
 import { TopFinder, type TopSnapshot } from './top-finder.ts';
 import { addToRecords, decodeRecord, selectSummaries, TopAdditions } from './top-records.ts';
@@ -25,7 +26,9 @@ class Hours {
     const { version, reads } = this;
     const additions = new TopAdditions();
     additions.add({ time: 0, attack: 'xss', details: { source: '10.0.0.1' } }, version, null);
-    const [changed] = addToRecords(additions.hours.get(0) ?? new Map(), () => undefined, 'p', 9);
+    const hour = additions.hours.get(0) ?? new Map();
+    const merge = { additions: hour, read: () => undefined, project: 'p', keysMax: 9 };
+    const [changed] = finish(addToRecords(merge));
     const summaries = selectSummaries(decodeRecord(changed?.record ?? Buffer.alloc(1)), list, hosts) ?? [];
     const recordOf = (hour: number) =>
       hour < this.firstHour ? { hour, bytes: 0, summaries: [] } : { hour, bytes: this.bytes, summaries };

@@ -4,6 +4,7 @@ import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { RecordWriter } from './record-bytes.ts';
+import { finish } from './slices.ts';
 import type { TopItem, TopList } from './store.ts';
 import {
   addCount,
@@ -66,13 +67,6 @@ function listOf(
 }
 
 /** Runs all steps at once. */
-function finish<T>(steps: Generator<void, T>): T {
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
-}
-
 interface Options {
   categories?: readonly number[] | null;
   tail?: number;

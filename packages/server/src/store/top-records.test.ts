@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
+import { finish } from './slices.ts';
 import { TOP_LISTS, type TopList, type TopListName } from './store.ts';
 import { hostPrefix, TopMerge } from './top-lists.ts';
 import {
@@ -42,7 +43,8 @@ function recordsOf(batches: readonly (readonly Attack[])[], keysMax: number): Ma
     }
     const hour = additions.hours.get(0);
     if (hour === undefined) continue;
-    const changed = addToRecords(hour, (hostId) => records.get(hostId), 'p', keysMax);
+    const read = (hostId: string | null) => records.get(hostId);
+    const changed = finish(addToRecords({ additions: hour, read, project: 'p', keysMax }));
     expect(changed.at(-1)?.hostId).toBe(null);
     for (const { hostId, record } of changed) records.set(hostId, record);
   }
@@ -64,13 +66,6 @@ function listOf(
     });
   for (const { summary, prefix } of summaries) finish(merge.add(summary, prefix));
   return finish(merge.list(new TopMerge(new KeyHash('p'), null), list, 10_000));
-}
-
-function finish<T>(steps: Generator<void, T>): T {
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
 }
 
 function truth(attacks: readonly Attack[], list: TopListName, hosts: readonly string[] | undefined) {

@@ -191,43 +191,93 @@ export function weighTopLists(events: readonly Event[]): number {
   return RECORD_WEIGHT * records + ATTACK_WEIGHT * attacks;
 }
 
-/** Reads the record of a host, or of the project for null. */
-type ReadRecord = (hostId: string | null) => Uint8Array | undefined;
-
 interface ChangedRecord {
   hostId: string | null;
   record: Buffer;
 }
 
-/** The records of one hour after additions, that of the project last. Each list keeps up to `keysMax` values. */
-export function addToRecords(
-  additions: HourAdditions,
-  read: ReadRecord,
-  project: string,
-  keysMax: number,
-): ChangedRecord[] {
-  const stored = read(null);
-  const divide = (all: HourAdditions) => {
-    const empty = { sections: [], hosts: null };
-    return addToOwnRecords(all, empty, () => undefined, project, keysMax);
-  };
+/** Merges that are known already, so that a transaction need not repeat what was computed before it began. */
+export class KnownMerges {
+  readonly #known = new Map<string, { stored: Buffer | undefined; merged: ChangedRecord[] }>();
+  readonly #room: { bytes: number };
+
+  /** `room`: how much may be kept, shared by all merges of a transaction. By default nothing. */
+  constructor(room = { bytes: 0 }) {
+    this.#room = room;
+  }
+
+  /** `stored` is valid until the next read, and `key` says what is added to it. */
+  *run(
+    key: string,
+    stored: Uint8Array | undefined,
+    merge: (stored: Buffer | undefined) => Generator<void, ChangedRecord[]>,
+  ): Generator<void, ChangedRecord[]> {
+    const known = this.#known.get(key);
+    if (known && (stored === undefined ? known.stored === undefined : known.stored?.equals(stored)))
+      return known.merged;
+    const copy = stored && Buffer.from(stored);
+    const merged = yield* merge(copy);
+    this.#room.bytes -= merged.reduce((sum, { record }) => sum + record.length, copy?.length ?? 0);
+    if (this.#room.bytes >= 0) this.#known.set(key, { stored: copy, merged });
+    return merged;
+  }
+}
+
+interface HourMerge {
+  additions: HourAdditions;
+  /** Reads the record of a host, or of the project for null. The result is valid until the next read. */
+  read: (hostId: string | null) => Uint8Array | undefined;
+  project: string;
+  /** How many values a list keeps. */
+  keysMax: number;
+  /** Additions of different projects or hours must not share it. */
+  known?: KnownMerges;
+}
+
+/** The records of one hour after additions, that of the project last. Each step takes about a millisecond. */
+export function* addToRecords({
+  known = new KnownMerges(),
+  ...merge
+}: HourMerge): Generator<void, ChangedRecord[]> {
+  const stored = merge.read(null);
+  const kind = stored?.[0] ?? JOINT;
+  if (kind & JOINT) return yield* known.run('', stored, (record) => addToJointRecord(record, merge));
+  return yield* addToOwnRecords({ ...merge, known });
+}
+
+function* addToJointRecord(
+  stored: Buffer | undefined,
+  { additions, project, keysMax }: HourMerge,
+): Generator<void, ChangedRecord[]> {
+  const divide = (all: HourAdditions) =>
+    addToOwnRecords({
+      additions: all,
+      read: () => undefined,
+      project,
+      keysMax,
+      known: new KnownMerges(),
+    });
   // A joint record would be divided at once.
-  if (stored === undefined && longest(additions) > keysMax) return divide(additions);
-  const record = stored === undefined ? { sections: [], hosts: new Map() } : decodeRecord(stored);
-  const { hosts } = record;
-  if (hosts === null) return addToOwnRecords(additions, record, read, project, keysMax);
+  if (stored === undefined && longest(additions) > keysMax) return yield* divide(additions);
+  const hosts: Map<string, Sections> = (stored && decodeRecord(stored).hosts) ?? new Map();
   let isSmall = true;
   for (const [host, lists] of additions) {
     const sections = hosts.get(host) ?? [];
     hosts.set(host, sections);
-    const longestList = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
+    const hashOf = () => new KeyHash(project);
+    const longestList = yield* addToSections(sections, lists, Number.POSITIVE_INFINITY, hashOf);
     if (longestList > keysMax) isSmall = false;
   }
   const plain = jointBytes(hosts);
   if (isSmall && plain.length <= JOINT_BYTES_MAX)
     return [{ hostId: null, record: encodeRecord(plain, JOINT) }];
   // Everything in it is exact, so it can be added to empty records.
-  return divide(new Map(Array.from(hosts, ([host, sections]) => [host, additionsOf(sections)])));
+  const all = new Map<string, ListAdditions>();
+  for (const [host, sections] of hosts) {
+    all.set(host, additionsOf(sections));
+    yield;
+  }
+  return yield* divide(all);
 }
 
 /** How many values the longest list of a host gets. */
@@ -243,34 +293,45 @@ function additionsOf(sections: Sections): ListAdditions {
   });
 }
 
-function addToOwnRecords(
-  additions: HourAdditions,
-  ofProject: TopRecord,
-  read: ReadRecord,
-  project: string,
-  keysMax: number,
-): ChangedRecord[] {
+function* addToOwnRecords({
+  additions,
+  read,
+  project,
+  keysMax,
+  known,
+}: Required<HourMerge>): Generator<void, ChangedRecord[]> {
   const changed: ChangedRecord[] = [];
   for (const [hostId, lists] of additions) {
     if (hostId === WITHOUT_HOST) continue;
-    const stored = read(hostId);
-    const record = stored === undefined ? { sections: [], hosts: null } : decodeRecord(stored);
     // The prefix makes the sketches of hosts and projects match.
     const prefix = hostPrefix(hostId);
-    addToSections(
-      record.sections,
-      lists,
-      keysMax,
-      (list) => new KeyHash(project, list === URLS ? prefix : ''),
+    const hashOf = (list: number) => new KeyHash(project, list === URLS ? prefix : '');
+    const [merged] = yield* known.run(hostId, read(hostId), (stored) =>
+      addToOwnRecord(hostId, stored, lists, keysMax, hashOf),
     );
-    changed.push({ hostId, record: encodeRecord(sectionBytes(record.sections), 0) });
+    if (merged) changed.push(merged);
   }
-  addToSections(ofProject.sections, sumOf(additions), keysMax, () => new KeyHash(project));
-  changed.push({ hostId: null, record: encodeRecord(sectionBytes(ofProject.sections), 0) });
+  const [ofProject] = yield* known.run('', read(null), function* (stored) {
+    const sum = yield* sumOf(additions);
+    return yield* addToOwnRecord(null, stored, sum, keysMax, () => new KeyHash(project));
+  });
+  if (ofProject) changed.push(ofProject);
   return changed;
 }
 
-function sumOf(additions: HourAdditions): ListAdditions {
+function* addToOwnRecord(
+  hostId: string | null,
+  stored: Buffer | undefined,
+  lists: ListAdditions,
+  keysMax: number,
+  hashOf: (list: number) => KeyHash,
+): Generator<void, ChangedRecord[]> {
+  const sections = stored === undefined ? [] : decodeRecord(stored).sections;
+  yield* addToSections(sections, lists, keysMax, hashOf);
+  return [{ hostId, record: encodeRecord(sectionBytes(sections), 0) }];
+}
+
+function* sumOf(additions: HourAdditions): Generator<void, ListAdditions> {
   const sums: ListAdditions = [];
   for (const [host, lists] of additions) {
     for (const [list, values] of lists.entries()) {
@@ -284,17 +345,18 @@ function sumOf(additions: HourAdditions): ListAdditions {
         else sum.set(item, counts.slice());
       }
     }
+    yield;
   }
   return sums;
 }
 
 /** Changes the sections. Returns how many values the longest changed list has. */
-function addToSections(
+function* addToSections(
   sections: Sections,
   lists: ListAdditions,
   keysMax: number,
   hashOf: (list: number) => KeyHash,
-): number {
+): Generator<void, number> {
   const writer = new RecordWriter();
   let longestList = 0;
   for (const [list, additions] of lists.entries()) {
@@ -305,6 +367,7 @@ function addToSections(
     summary.encode(writer);
     sections[list] = new Uint8Array(writer.bytes());
     longestList = Math.max(longestList, summary.entries.size);
+    yield;
   }
   return longestList;
 }

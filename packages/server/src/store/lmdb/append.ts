@@ -17,6 +17,7 @@ import {
 } from '../cells.ts';
 import { derivedId } from '../ids.ts';
 import { RecordWriter } from '../record-bytes.ts';
+import { finish } from '../slices.ts';
 import { newSource, updateSource } from '../sources.ts';
 import {
   type Appended,
@@ -41,7 +42,86 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
-import { GroupTopLists } from './top-lists.ts';
+import { GroupTopLists, putRecord } from './top-lists.ts';
+
+/** What a group adds, and its merges with stored records as far as they are known. */
+class Group {
+  readonly counts = new GroupCounts();
+  readonly lists: GroupTopLists;
+  /** The hosts of each batch that counts. */
+  readonly scopes = new Map<Batch, Scopes>();
+  readonly #horizon: number;
+
+  constructor(schema: Schema, room?: { bytes: number }) {
+    this.lists = new GroupTopLists(schema, room);
+    this.#horizon = metaValue(schema, 'horizon');
+  }
+
+  *add(batch: Batch, project: ProjectRecord, scopes: Scopes): Generator<void, void> {
+    this.scopes.set(batch, scopes);
+    const owner = { id: batch.project, scope: project.scope };
+    for (const [i, event] of batch.events.entries()) {
+      if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
+      if (event.time < this.#horizon) continue;
+      const { time, attack, details, hostId, count } = event;
+      const scope = hostId === null ? null : (scopes.get(hostId) ?? null);
+      this.counts.add(event, project.scope, scope);
+      if (attack === null || details === undefined) continue;
+      this.lists.add(
+        { time, attack, details },
+        count,
+        owner,
+        scope === null ? null : { id: hostId ?? '', scope },
+      );
+    }
+  }
+
+  /** Whether exactly these batches count, with the same events. */
+  isCurrent(schema: Schema, counted: ReadonlyMap<Batch, Scopes>): boolean {
+    const isSame = (scopes: Scopes, others: Scopes | undefined) =>
+      others !== undefined && [...scopes].every(([id, scope]) => others.get(id) === scope);
+    return (
+      metaValue(schema, 'horizon') === this.#horizon &&
+      this.lists.isCurrent(schema) &&
+      this.scopes.size === counted.size &&
+      [...counted].every(([batch, scopes]) => isSame(scopes, this.scopes.get(batch)))
+    );
+  }
+}
+
+/** The scopes of hosts by ID; null if the host is not registered. */
+type Scopes = ReadonlyMap<string, number | null>;
+
+const EVENTS_PER_STEP = 500;
+/** What is kept of a prepared group. Full records have some 100 KB, and a batch can change thousands of them. */
+const PREPARED_BYTES_MAX = 64 * 1_024 * 1_024;
+
+/**
+ * Computes what a transaction will write, before it begins: a transaction holds the event loop, and the write lock of all
+ * processes. What changes in the meantime is computed again in the transaction.
+ */
+export function* prepareGroup(
+  schema: Schema,
+  batches: readonly Batch[],
+  topKeys: number,
+): Generator<void, Group> {
+  const room = { bytes: PREPARED_BYTES_MAX };
+  const group = new Group(schema, room);
+  for (const batch of batches) {
+    const project = schema.projects.get(batch.project);
+    if (project === undefined) continue;
+    const source = schema.sources.get([project.scope, batch.source.name]);
+    const isDuplicate =
+      batch.id !== undefined && source && schema.batches.doesExist([source.number, batch.id]);
+    if (isDuplicate) continue;
+    const scopes = new Map<string, number | null>();
+    for (const { hostId } of batch.events) if (hostId !== null) hostScope(schema, project, hostId, scopes);
+    yield* group.add(batch, project, scopes);
+  }
+  yield* group.counts.merge(schema, () => {}, room);
+  yield* group.lists.merge(schema, topKeys, () => {});
+  return group;
+}
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(
@@ -49,36 +129,28 @@ export function appendGroup(
   batches: readonly Batch[],
   now: number,
   topKeys: number,
+  prepared?: Group,
 ): Appended[] {
-  const group = new GroupCounts();
-  const lists = new GroupTopLists(schema);
+  const counted = new Map<Batch, { project: ProjectRecord; scopes: Scopes }>();
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now));
-  const writer = new RecordWriter();
-  const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
-  const key = Buffer.allocUnsafe(9);
-  const put = (additions: RecordAdditions, peaks?: MinutePeaks) => {
-    const { level, chunk, scope } = additions;
-    // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
-    mergeCells(records.read(level, chunk, scope), additions, writer, peaks);
-    const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
-    schema.cells.putSync(cellsKey(level, chunk, scope, key), value);
-  };
-  countChange(schema);
-  const peaks = new MinutePeaks();
-  for (const additions of group.exactRecords()) {
-    put(additions, peaks);
-    group.addToCounters(additions.chunk, additions.scope, peaks.raised());
+  const results = batches.map((batch) => appendBatch(schema, batch, counted, horizon, now));
+  const scopesOf = new Map(Array.from(counted, ([batch, { scopes }]) => [batch, scopes]));
+  const group = prepared?.isCurrent(schema, scopesOf) ? prepared : new Group(schema);
+  if (group !== prepared) {
+    for (const [batch, { project, scopes }] of counted) finish(group.add(batch, project, scopes));
   }
+  countChange(schema);
+  const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
-  for (const additions of group.counterRecords()) {
-    if (additions.level !== level || additions.chunk !== chunk) {
-      ({ level, chunk } = additions);
+  const put = (record: RecordAdditions, value: Buffer) => {
+    if (record.level !== EXACT.id && (record.level !== level || record.chunk !== chunk)) {
+      ({ level, chunk } = record);
       countChunkChange(schema, level, chunk);
     }
-    put(additions);
-  }
-  lists.write(schema, topKeys);
+    schema.cells.putSync(cellsKey(record.level, record.chunk, record.scope, key), value);
+  };
+  finish(group.counts.merge(schema, put));
+  finish(group.lists.merge(schema, topKeys, (hour, scope, record) => putRecord(schema, hour, scope, record)));
   return results;
 }
 
@@ -98,12 +170,11 @@ export function weighBatch({ events }: Batch): number {
   return events.length + RECORD_WEIGHT * records + weighTopLists(events);
 }
 
-/** Writes everything but the cells of a batch, which the whole group writes at once. */
+/** Writes everything but the counts of a batch, which the whole group writes at once. */
 function appendBatch(
   schema: Schema,
   batch: Batch,
-  group: GroupCounts,
-  lists: GroupTopLists,
+  counted: Map<Batch, { project: ProjectRecord; scopes: Scopes }>,
   horizon: number,
   now: number,
 ): Appended {
@@ -119,24 +190,18 @@ function appendBatch(
   let withoutHost = 0;
   let unknownHosts = 0;
   let beforeHorizon = 0;
-  for (const event of batch.events) {
-    const { recordCount = 1 } = event;
-    if (event.time < horizon) {
+  for (const { time, hostId, recordCount = 1 } of batch.events) {
+    if (time < horizon) {
       beforeHorizon += recordCount;
       continue;
     }
-    const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
-    if (scope === null) {
+    if (hostId === null || hostScope(schema, project, hostId, scopes) === null) {
       withoutHost += recordCount;
-      if (event.hostId !== null) unknownHosts += recordCount;
+      if (hostId !== null) unknownHosts += recordCount;
     }
-    if (event.time > latest) latest = event.time;
-    group.add(event, project.scope, scope);
-    const { attack, details, hostId, count } = event;
-    if (attack === null || details === undefined) continue;
-    const owner = { id: batch.project, scope: project.scope };
-    lists.add({ time: event.time, attack, details }, count, owner, scope === null ? null : hostId);
+    if (time > latest) latest = time;
   }
+  counted.set(batch, { project, scopes });
   schema.projects.putSync(batch.project, { ...project, latest });
 
   for (const [id, scope] of scopes) {
@@ -144,8 +209,8 @@ function appendBatch(
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
-  const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const updated = updateSource(source, batch, counted, withoutHost);
+  const inTime = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
+  const updated = updateSource(source, batch, inTime, withoutHost);
   schema.sources.putSync([project.scope, batch.source.name], updated);
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
@@ -251,12 +316,24 @@ interface RecordAdditions extends Additions {
   scope: number;
 }
 
+interface MergedRecord {
+  /** The record before, without its checksum. */
+  stored: Buffer | undefined;
+  value: Buffer;
+  raised: [series: number, peak: number][];
+}
+
+/** Counters of a level by chunk and scope: counts by cellCode. */
+type Counters = { level: Level; records: Map<number, Map<number, number>> }[];
+
 /** Sums the events of a group into additions to records: at every level, for their host and for their project. */
 class GroupCounts {
   /** Packed cells (packCell) by minute and scope, in order of arrival. */
   readonly #minutes = new Map<number, number[]>();
-  /** Counts by cellCode, for each chunk and scope. */
-  readonly #counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
+  #exact: RecordAdditions[] | null = null;
+  /** Additions to counters, which depend on the peaks of exact records. */
+  #counters: RecordAdditions[] | null = null;
+  readonly #merged = new Map<RecordAdditions, MergedRecord>();
 
   add(event: Event, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX))
@@ -285,31 +362,95 @@ class GroupCounts {
     return list;
   }
 
-  /** Yields in key order, which is the fastest for the B-tree. Also computes what `counterRecords` yields. */
-  *exactRecords(): Generator<RecordAdditions> {
-    for (const key of [...this.#minutes.keys()].sort((a, b) => a - b)) {
-      const minute = Math.floor(key / SCOPES_MAX);
-      const scope = key % SCOPES_MAX;
-      const exact = sumCells(this.#minutes.get(key) ?? []);
-      this.addToCounters(minute, scope, seriesTotals(exact));
-      yield { level: EXACT.id, chunk: minute, scope, ...exact };
-    }
-  }
-
-  addToCounters(minute: number, scope: number, cells: readonly [series: number, count: number][]): void {
-    if (cells.length === 0) return;
-    for (const { level, records } of this.#counters) addToLevel(level, records, minute, scope, cells);
-  }
-
-  /** Yields in key order within each level. */
-  *counterRecords(): Generator<RecordAdditions> {
-    for (const { level, records } of this.#counters) {
-      for (const key of [...records.keys()].sort((a, b) => a - b)) {
-        const additions = additionsOf(records.get(key) ?? new Map());
-        yield { level: level.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...additions };
+  /**
+   * Passes the changed records to `put`, first exact ones, then counters by level. The value is valid until the next call.
+   * Merges are kept as long as there is room, and not repeated while the stored record is the same.
+   */
+  *merge(
+    schema: Schema,
+    put: (record: RecordAdditions, value: Buffer) => void,
+    room = { bytes: 0 },
+  ): Generator<void, void> {
+    const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
+    const writer = new RecordWriter();
+    const peaks = new MinutePeaks();
+    let isKnown = true;
+    const merge = (record: RecordAdditions, recordPeaks?: MinutePeaks) => {
+      const { level, chunk, scope } = record;
+      // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
+      const stored = records.read(level, chunk, scope);
+      const known = this.#merged.get(record);
+      if (known && isSameRecord(known.stored, stored)) return known;
+      isKnown = false;
+      mergeCells(stored, record, writer, recordPeaks);
+      const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
+      const raised = recordPeaks?.raised() ?? [];
+      room.bytes -= value.length + (stored?.length ?? 0);
+      if (room.bytes >= 0) {
+        this.#merged.set(record, {
+          stored: stored && Buffer.from(stored),
+          value: Buffer.from(value),
+          raised,
+        });
       }
+      return { value, raised };
+    };
+    const counters: Counters = COUNTERS.map((level) => ({ level, records: new Map() }));
+    for (const record of this.#exactRecords()) {
+      const { value, raised } = merge(record, peaks);
+      put(record, value);
+      addToCounters(counters, record, seriesTotals(record));
+      addToCounters(counters, record, raised);
+      yield;
+    }
+    if (!isKnown || this.#counters === null) this.#counters = yield* counterRecords(counters);
+    for (const record of this.#counters) {
+      put(record, merge(record).value);
+      yield;
     }
   }
+
+  /** In key order, which is the fastest for the B-tree. */
+  #exactRecords(): RecordAdditions[] {
+    this.#exact ??= [...this.#minutes.keys()]
+      .sort((a, b) => a - b)
+      .map((key) => {
+        const cells = sumCells(this.#minutes.get(key) ?? []);
+        return { level: EXACT.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...cells };
+      });
+    return this.#exact;
+  }
+}
+
+function isSameRecord(one: Buffer | undefined, other: Uint8Array | undefined): boolean {
+  return one === undefined || other === undefined ? one === other : one.equals(other);
+}
+
+function addToCounters(
+  counters: Counters,
+  { chunk: minute, scope }: RecordAdditions,
+  cells: readonly [series: number, count: number][],
+): void {
+  if (cells.length === 0) return;
+  for (const { level, records } of counters) addToLevel(level, records, minute, scope, cells);
+}
+
+/** In key order within each level. */
+function* counterRecords(counters: Counters): Generator<void, RecordAdditions[]> {
+  const additions: RecordAdditions[] = [];
+  for (const { level, records } of counters) {
+    for (const key of [...records.keys()].sort((a, b) => a - b)) {
+      const cells = additionsOf(records.get(key) ?? new Map());
+      additions.push({
+        level: level.id,
+        chunk: Math.floor(key / SCOPES_MAX),
+        scope: key % SCOPES_MAX,
+        ...cells,
+      });
+      yield;
+    }
+  }
+  return additions;
 }
 
 function addToLevel(

@@ -3,8 +3,9 @@ import { dirname } from 'node:path';
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
-import { GroupCommit } from '../group-commit.ts';
+import { GroupCommit, ProjectCommits } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
+import { Slices } from '../slices.ts';
 import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
@@ -20,7 +21,7 @@ import {
   sumSeries,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
-import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
+import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
@@ -37,6 +38,16 @@ import { createPeakFinder } from './peaks.ts';
 import { deleteExamplesSteps, pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
+
+/** Batches of one project. */
+interface ProjectGroup {
+  batches: readonly Batch[];
+  prepared?: Parameters<typeof appendGroup>[4];
+  weight: number;
+}
+
+/** Lighter groups, in microseconds of work, are computed in the transaction itself. */
+const PREPARED_WEIGHT_MIN = 5_000;
 
 /** `topKeys`: how many values a top list keeps per hour, and project or host. */
 export function lmdbStore(
@@ -78,11 +89,19 @@ export function lmdbStore(
   /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
-  const appends = new GroupCommit<Batch, Appended>(
-    weighBatch,
-    (batches) => grow(() => appendGroup(schema, batches, now(), topKeys)),
+  /** Groups of different projects. */
+  const commits = new GroupCommit<ProjectGroup, Appended[]>(
+    ({ weight }) => weight,
+    (groups) =>
+      grow(() => groups.map((group) => appendGroup(schema, group.batches, now(), topKeys, group.prepared))),
     (error) => error instanceof StoreNotWritable,
   );
+  const appends = new ProjectCommits(async (batches) => {
+    const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
+    if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
+    const prepared = await track(new Slices().run(prepareGroup(schema, batches, topKeys)));
+    return commits.add({ batches, prepared, weight });
+  }, weighBatch);
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
@@ -96,7 +115,7 @@ export function lmdbStore(
   return {
     fileId: metaValue(schema, 'born'),
 
-    append: (batch) => available(() => appends.add(batch)),
+    append: (batch) => available(() => appends.append(batch)),
 
     series: ({ project, hosts, edges, ignoreHorizon }) =>
       available(async () => {

@@ -16,6 +16,7 @@ import {
   addToRecords,
   checkRecord,
   decodeRecord,
+  KnownMerges,
   selectOwn,
   selectSummaries,
   TopAdditions,
@@ -63,7 +64,7 @@ function recordName(hour: number, scope: number): string {
   return `the record of the hour ${hour}, scope ${scope} of the table top-lists`;
 }
 
-function putRecord({ topLists }: Schema, hour: number, scope: number, record: Uint8Array): void {
+export function putRecord({ topLists }: Schema, hour: number, scope: number, record: Uint8Array): void {
   const value = Buffer.allocUnsafe(CHECKSUM_BYTES + record.length);
   value.set(record, CHECKSUM_BYTES);
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
@@ -77,49 +78,81 @@ export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
 /** Attacks of a group of batches, of any project. */
 export class GroupTopLists {
   readonly #before: number;
-  readonly #projects = new Map<string, { scope: number; additions: TopAdditions }>();
+  readonly #projects = new Map<string, ProjectAdditions>();
+  readonly #room: { bytes: number } | undefined;
 
-  constructor(schema: Schema) {
+  /** `room`: how much is kept of merges (KnownMerges). */
+  constructor(schema: Schema, room?: { bytes: number }) {
     this.#before = topListsBefore(schema);
+    this.#room = room;
   }
 
-  /** `hostId`: null without a registered host. */
+  isCurrent(schema: Schema): boolean {
+    return topListsBefore(schema) === this.#before;
+  }
+
+  /** `host`: null without a registered host. */
   add(
     attack: { time: number; attack: string; details: AttackDetails },
     count: number,
     project: { id: string; scope: number },
-    hostId: string | null,
+    host: { id: string; scope: number } | null,
   ): void {
     if (Math.floor(attack.time / HOUR_MS) * HOUR_MS < this.#before) return;
     let known = this.#projects.get(project.id);
     if (known === undefined) {
-      known = { scope: project.scope, additions: new TopAdditions() };
+      known = { scope: project.scope, scopes: new Map(), additions: new TopAdditions(), known: new Map() };
       this.#projects.set(project.id, known);
     }
-    known.additions.add(attack, count, hostId);
+    if (host !== null) known.scopes.set(host.id, host.scope);
+    known.additions.add(attack, count, host?.id ?? null);
   }
 
-  /** Writes hour by hour. Runs inside the write transaction of the counters, which also counts the change. */
-  write(schema: Schema, keysMax: number): void {
+  /**
+   * Passes the changed records to `put`, hour by hour. To write them, this runs inside the write transaction of the
+   * counters, which also counts the change.
+   */
+  *merge(
+    schema: Schema,
+    keysMax: number,
+    put: (hour: number, scope: number, record: Buffer) => void,
+  ): Generator<void, void> {
     const reader = new ListsReader(schema);
-    const hours = [...this.#projects].flatMap(([project, { scope, additions }]) =>
-      Array.from(additions.hours, ([hour, hosts]) => ({ project, scope, hour, hosts })),
+    const hours = [...this.#projects].flatMap(([project, of]) =>
+      Array.from(of.additions.hours, ([hour, additions]) => ({ ...of, project, hour, additions })),
     );
     hours.sort((a, b) => a.hour - b.hour || a.scope - b.scope);
-    for (const { project, scope, hour, hosts } of hours) {
+    for (const { project, scope, scopes, hour, additions, known } of hours) {
       const scopeOf = (hostId: string | null) =>
-        hostId === null ? scope : schema.hosts.get([scope, hostId])?.scope;
+        hostId === null ? scope : (scopes.get(hostId) ?? schema.hosts.get([scope, hostId])?.scope);
       const read = (hostId: string | null) => {
         const of = scopeOf(hostId);
         return of === undefined ? undefined : reader.read(hour, of);
       };
-      for (const { hostId, record } of addToRecords(hosts, read, project, keysMax)) {
+      const knownMerges = known.get(hour) ?? new KnownMerges(this.#room);
+      known.set(hour, knownMerges);
+      for (const { hostId, record } of yield* addToRecords({
+        additions,
+        read,
+        project,
+        keysMax,
+        known: knownMerges,
+      })) {
         const of = scopeOf(hostId);
         // A divided joint record may contain a deleted host, whose attacks remain in the record of the project.
-        if (of !== undefined) putRecord(schema, hour, of, record);
+        if (of !== undefined) put(hour, of, record);
       }
     }
   }
+}
+
+interface ProjectAdditions {
+  scope: number;
+  /** The scopes of hosts by ID. */
+  scopes: Map<string, number>;
+  additions: TopAdditions;
+  /** By hour. */
+  known: Map<number, KnownMerges>;
 }
 
 function hostScope({ hosts }: Schema, project: string, projectScope: number, hostId: string): number {

@@ -9,16 +9,18 @@ import {
   mergeCells,
   seriesOf,
   seriesTotals,
+  sumCells,
 } from '../cells.ts';
-import { countByMinute, WITHOUT_HOST } from '../minutes.ts';
+import { type PackedMinutes, packEvents, WITHOUT_HOST } from '../minutes.ts';
 import { RecordWriter } from '../record-bytes.ts';
+import { Slices } from '../slices.ts';
 import type { Appended, Batch } from '../store.ts';
-import type { TopAdditions } from '../top-records.ts';
+import { TopAdditions } from '../top-records.ts';
 import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
-import { readTopLists, topAdditionsOf, writeTopLists } from './top-lists.ts';
+import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 
@@ -30,11 +32,11 @@ export async function appendGroup(
   topKeys: number,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
-  const counted = new GroupCounts(batches.flatMap(({ events }) => events));
+  const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
   return inPartitions(
     database,
     ['segments', 'rollups', 'top_lists'],
-    () => counted.times(),
+    () => timesOf(counted),
     (run) => appendLocked(run, batches, counted, now, topKeys),
   );
 }
@@ -57,14 +59,31 @@ async function appendLocked(
   const results = batches.map((batch) => plan.add(batch));
   if (plan.isEmpty()) return results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;
-  const counted = plan.isWhole && areHostsKnown ? expected : new GroupCounts(plan.events(), known.hosts);
+  const isExpected = plan.isWhole && areHostsKnown;
+  const counted = isExpected ? expected : await computeIn(run, sumGroup(plan.events(), known.hosts));
+  const records = await computeIn(run, mergeCounts(counted, known.hosts, rollups));
+  const lists = await computeIn(run, mergeTopLists(project, counted.topLists, topLists, topKeys));
   await Promise.all([
-    ...writeCounts(run, project, counted, known.hosts, rollups, plan),
-    writeTopLists(run, project, counted.topLists, topLists, topKeys),
+    ...writeCounts(run, project, counted, records, plan),
+    writeTopLists(run, project, lists),
     ...plan.writes(run, project),
     run('COMMIT'),
   ]);
   return results;
+}
+
+/** Shorter than the time after which the server ends the session of a transaction that does nothing. */
+const SIGN_OF_LIFE_MS = 250;
+
+/** Computes something inside a transaction. A busy machine may need longer than the server waits for a statement. */
+async function computeIn<T>(run: Run, steps: Generator<void, T>): Promise<T> {
+  // If it fails, so does the next statement, with the same error.
+  const timer = setInterval(() => void run('SELECT').catch(() => {}), SIGN_OF_LIFE_MS);
+  try {
+    return await new Slices().run(steps);
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 /** The key of the project's totals among hosts by ID. Only the totals count events without a host. */
@@ -77,38 +96,62 @@ interface RollupKey {
   minute: number;
 }
 
-/** Sums the events of a group: exact cells by minute and host, and additions to rollups and top lists. */
-class GroupCounts {
+/** The sums of a group of events. */
+interface GroupCounts {
   /** The IDs of all hosts in the events. */
-  readonly hosts = new Set<string>();
-  readonly minutes: Map<number, Map<string, Additions>>;
-  readonly rollups = new Map<string, RollupKey & Additions>();
+  hosts: Set<string>;
+  /** Exact cells. */
+  minutes: Map<number, Map<string, Additions>>;
+  rollups: Map<string, RollupKey & Additions>;
+  topLists: TopAdditions;
+}
 
-  readonly topLists: TopAdditions;
+/** Events, or minutes of a host, of one step: about a millisecond. */
+const ITEMS_PER_STEP = 200;
 
-  /** `known`: the hosts that are registered, if some may not be. */
-  constructor(events: readonly Event[], known?: ReadonlyMap<string, number>) {
-    this.topLists = topAdditionsOf(events, known);
-    this.minutes = countByMinute(events);
-    const rollups = new Map<string, RollupKey & { cells: Map<number, number> }>();
-    for (const [minute, hosts] of this.minutes) {
-      for (const [host, additions] of hosts) {
-        const totals = seriesTotals(additions);
-        if (host !== WHOLE_PROJECT) {
-          this.hosts.add(host);
-          addToRollups(rollups, minute, host, totals);
-        }
-        addToRollups(rollups, minute, WHOLE_PROJECT, totals);
-        addToSeconds(rollups, minute, additions);
+/** `known`: the hosts that are registered, if some may not be. */
+function* sumGroup(
+  events: readonly Event[],
+  known?: ReadonlyMap<string, number>,
+): Generator<void, GroupCounts> {
+  const topLists = new TopAdditions();
+  const packed: PackedMinutes = new Map();
+  for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
+    const some = events.slice(i, i + ITEMS_PER_STEP);
+    packEvents(packed, some);
+    addTopAdditions(topLists, some, known);
+    yield;
+  }
+  const hosts = new Set<string>();
+  const minutes = new Map<number, Map<string, Additions>>();
+  const sums = new Map<string, RollupKey & { cells: Map<number, number> }>();
+  let items = 0;
+  for (const [minute, cellsByHost] of packed) {
+    const additionsByHost = new Map<string, Additions>();
+    minutes.set(minute, additionsByHost);
+    for (const [host, cells] of cellsByHost) {
+      const additions = sumCells(cells);
+      additionsByHost.set(host, additions);
+      const totals = seriesTotals(additions);
+      if (host !== WHOLE_PROJECT) {
+        hosts.add(host);
+        addToRollups(sums, minute, host, totals);
       }
+      addToRollups(sums, minute, WHOLE_PROJECT, totals);
+      addToSeconds(sums, minute, additions);
+      if (++items % ITEMS_PER_STEP === 0) yield;
     }
-    for (const [key, { cells, ...rollup }] of rollups)
-      this.rollups.set(key, { ...rollup, ...additionsOf(cells) });
   }
+  const rollups = new Map<string, RollupKey & Additions>();
+  for (const [key, { cells, ...rollup }] of sums) {
+    rollups.set(key, { ...rollup, ...additionsOf(cells) });
+    if (rollups.size % ITEMS_PER_STEP === 0) yield;
+  }
+  return { hosts, minutes, rollups, topLists };
+}
 
-  *times(): Generator<number> {
-    for (const minute of this.minutes.keys()) yield minute * MINUTE_MS;
-  }
+function* timesOf({ minutes }: GroupCounts): Generator<number> {
+  for (const minute of minutes.keys()) yield minute * MINUTE_MS;
 }
 
 function addToRollups(
@@ -170,35 +213,52 @@ async function readRollups(run: Run, project: string, counted: GroupCounts): Pro
   return new Map(rows.map(({ i, counts }) => [keys[i - 1] ?? '', counts]));
 }
 
-function writeCounts(
-  run: Run,
-  project: string,
+interface MergedCounts {
+  minutes: number[];
+  segments: JoinedRecords;
+  keys: { level: number; host: number; minute: number }[];
+  /** The rollup of each key. */
+  records: JoinedRecords;
+}
+
+function* mergeCounts(
   counted: GroupCounts,
   hosts: ReadonlyMap<string, number>,
   stored: ReadonlyMap<string, Buffer>,
-  { append }: GroupPlan,
-): Promise<unknown>[] {
-  if (counted.minutes.size === 0) return [];
+): Generator<void, MergedCounts> {
   const numberOf = (host: string) => (host === WHOLE_PROJECT ? NO_HOST : hosts.get(host));
   const segments = new JoinedRecords();
   const segmentWriter = new SegmentWriter();
   const minutes = [...counted.minutes.keys()].sort((a, b) => a - b);
-  for (const minute of minutes) {
+  for (const [i, minute] of minutes.entries()) {
     // An event with an unregistered host counts as one without a host.
     for (const [host, additions] of counted.minutes.get(minute) ?? []) {
       segmentWriter.add(numberOf(host) ?? NO_HOST, additions);
     }
     segments.add(segmentWriter.take());
+    if (i % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield;
   }
   const writer = new RecordWriter();
   const records = new JoinedRecords();
-  const keys: { level: number; host: number; minute: number }[] = [];
+  const keys: MergedCounts['keys'] = [];
   for (const [key, { level, host, minute, ...additions }] of counted.rollups) {
     const number = numberOf(host);
     if (number === undefined) continue;
     keys.push({ level, host: number, minute });
     records.add(mergeCells(stored.get(key), additions, writer));
+    if (keys.length % ITEMS_PER_STEP === 0) yield;
   }
+  return { minutes, segments, keys, records };
+}
+
+function writeCounts(
+  run: Run,
+  project: string,
+  counted: GroupCounts,
+  { minutes, segments, keys, records }: MergedCounts,
+  { append }: GroupPlan,
+): Promise<unknown>[] {
+  if (minutes.length === 0) return [];
   return [
     run(
       `INSERT INTO segments (project, minute, append, cells)
@@ -221,6 +281,6 @@ function writeCounts(
         records.lengths,
       ],
     ),
-    addChanges(run, project, counted.times()),
+    addChanges(run, project, timesOf(counted)),
   ];
 }

@@ -11,7 +11,7 @@ import {
   decodeRecord,
   selectOwn,
   selectSummaries,
-  TopAdditions,
+  type TopAdditions,
 } from '../top-records.ts';
 import { addChanges, lockProject } from './coordination.ts';
 import { NOT_DELETED } from './hosts.ts';
@@ -46,14 +46,16 @@ export function topListMethods(
 }
 
 /** `known`: the hosts that are registered, if some may not be. */
-export function topAdditionsOf(events: readonly Event[], known?: ReadonlyMap<string, number>): TopAdditions {
-  const additions = new TopAdditions();
+export function addTopAdditions(
+  additions: TopAdditions,
+  events: readonly Event[],
+  known?: ReadonlyMap<string, number>,
+): void {
   for (const { time, hostId, attack, count, details } of events) {
     if (attack === null || details === undefined) continue;
     const isKnown = hostId !== null && (known === undefined || known.has(hostId));
     additions.add({ time, attack, details }, count, isKnown ? hostId : null);
   }
-  return additions;
 }
 
 interface StoredTopLists {
@@ -113,25 +115,28 @@ function hostNumber(id: string): string {
   return `CASE WHEN ${id} IS NULL THEN ${NO_HOST} ELSE ${number} END`;
 }
 
-/** Runs in the transaction of the counters, which also counts the change. All hosts of the additions must be known. */
-export async function writeTopLists(
-  run: Run,
+/** The changed records. All hosts of the additions must be known. */
+export function* mergeTopLists(
   project: string,
   additions: TopAdditions,
   stored: StoredTopLists,
   keysMax: number,
-): Promise<void> {
+): Generator<void, TopSlice[]> {
   const changed: TopSlice[] = [];
   for (const [hour, hosts] of additions.hours) {
     if (hour * HOUR_MS < stored.before) continue;
     const read = (hostId: string | null) => stored.records.get(nameOf({ hour, hostId }));
-    for (const record of addToRecords(hosts, read, project, keysMax)) changed.push({ hour, ...record });
+    const records = yield* addToRecords({ additions: hosts, read, project, keysMax });
+    for (const record of records) changed.push({ hour, ...record });
   }
-  await writeRecords(run, project, changed);
+  return changed;
 }
 
-/** Leaves out deleted hosts, which a divided joint record may contain. Their attacks remain in the project's record. */
-async function writeRecords(run: Run, project: string, changed: readonly TopSlice[]): Promise<void> {
+/**
+ * Runs in the transaction of the counters, which also counts the change. Leaves out deleted hosts, which a divided joint
+ * record may contain: their attacks remain in the project's record.
+ */
+export async function writeTopLists(run: Run, project: string, changed: readonly TopSlice[]): Promise<void> {
   if (changed.length === 0) return;
   const records = new JoinedRecords();
   for (const { record } of changed) records.add(record);
@@ -390,7 +395,11 @@ export async function putTopSlices(
       if (ids.size > 0) throw new Error(`the project ${project} has no host ${[...ids][0]}`);
       const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
       const hours = kept.map(({ hour }) => hour);
-      await Promise.all([writeRecords(run, project, kept), countChanges(run, project, hours), run('COMMIT')]);
+      await Promise.all([
+        writeTopLists(run, project, kept),
+        countChanges(run, project, hours),
+        run('COMMIT'),
+      ]);
     },
   );
 }

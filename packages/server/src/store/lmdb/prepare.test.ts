@@ -1,0 +1,123 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../../test/random.ts';
+import type { Event } from '../../event.ts';
+import { finish } from '../slices.ts';
+import type { Batch } from '../store.ts';
+import { appendGroup, prepareGroup } from './append.ts';
+import { addHosts, deleteHost } from './hosts.ts';
+import { CHANGES, openSchema, type Schema } from './schema.ts';
+
+const NOW = Date.UTC(2026, 6, 1);
+const HOUR_MS = 3_600_000;
+const TOP_KEYS = 4;
+
+describe('a group that is prepared before its transaction', () => {
+  let directory: string;
+  const schemas: Schema[] = [];
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'wafstat-prepare-'));
+  });
+  afterEach(async () => {
+    for (const { root } of schemas.splice(0)) await root.close();
+    rmSync(directory, { recursive: true });
+  });
+
+  function openWith(hosts: number): { schema: Schema; ids: string[] } {
+    const schema = openSchema(join(directory, `${schemas.length}.mdb`));
+    schemas.push(schema);
+    const hostnames = Array.from({ length: hosts }, (_, i) => `host-${i}`);
+    const names = { project: 'p', hostnames, limit: hosts };
+    schema.root.transactionSync(() => addHosts(schema, names, new Set(hostnames), NOW));
+    return { schema, ids: [...schema.hosts.getRange()].map(({ value }) => value.id).sort() };
+  }
+
+  const batchOf = (id: string, events: readonly Event[]): Batch => ({
+    project: 'p',
+    source: { name: 'test', format: 'events' },
+    id,
+    events,
+    dropped: {},
+  });
+
+  const append = (schema: Schema, batch: Batch, prepared?: Parameters<typeof appendGroup>[4]) =>
+    schema.root.transactionSync(() => appendGroup(schema, [batch], NOW, TOP_KEYS, prepared));
+
+  const attackOf = (hostId: string | null, time: number, value: number): Event => ({
+    time,
+    hostId,
+    request: true,
+    attack: 'xss',
+    count: 1,
+    details: { source: `10.0.0.${value}`, url: `/${value}/${'x'.repeat(500)}`, rule: '1' },
+  });
+
+  /** All records but change counters, which grow by random numbers. */
+  const contentOf = ({ cells, topLists }: Schema) => [
+    ...[...cells.getRange()].filter(({ key }) => key.readUInt32BE(5) !== CHANGES),
+    ...topLists.getRange(),
+  ];
+
+  test('takes a step for each record, and merges nothing again', () => {
+    const { schema, ids } = openWith(40);
+    const attacks = (first: number) =>
+      ids.flatMap((id, host) => [0, 1, 2, 3].map((i) => attackOf(id, NOW + host, first + i)));
+    append(schema, batchOf('a', attacks(0)));
+    const steps = prepareGroup(schema, [batchOf('b', attacks(2))], TOP_KEYS);
+    let taken = 0;
+    let next = steps.next();
+    for (; !next.done; next = steps.next()) taken++;
+    const prepared = next.value;
+    const merge = () => {
+      const values: Buffer[] = [];
+      finish(prepared.counts.merge(schema, (_, value) => values.push(value)));
+      finish(prepared.lists.merge(schema, TOP_KEYS, (_hour, _scope, record) => values.push(record)));
+      return values;
+    };
+    const [first, second] = [merge(), merge()];
+    // Exact counts and three levels of counters, and top lists, of each host and the project.
+    expect(first).toHaveLength(5 * 41);
+    expect(taken).toBeGreaterThanOrEqual(first.length);
+    for (const [i, value] of first.entries()) expect(second[i]).toBe(value);
+  });
+
+  test('has the same result as one that is not, whatever changes in the meantime', () => {
+    const event = (ids: readonly string[]) =>
+      fc
+        .record({
+          host: fc.option(fc.nat(ids.length - 1), { nil: null }),
+          time: fc.nat(200).map((n) => NOW + n * 60_000),
+          value: fc.nat(9),
+        })
+        .map(({ host, time, value }) => attackOf(host === null ? null : (ids[host] ?? null), time, value));
+    const changes = fc.constantFrom('nothing', 'append', 'same batch', 'deleted host', 'horizon');
+    fc.assert(
+      fc.property(changes, fc.gen(), (change, generate) => {
+        const results = [true, false].map(() => openWith(3));
+        const ids = results[0]?.ids ?? [];
+        const [before, own, other] = ['x', 'y', 'z'].map((id) =>
+          batchOf(id, generate(fc.array, event(ids), { maxLength: 60 })),
+        ) as [Batch, Batch, Batch];
+        const contents = results.map(({ schema, ids: sameIds }, i) => {
+          expect(sameIds).toEqual(ids);
+          append(schema, before);
+          const prepared = i === 0 ? finish(prepareGroup(schema, [own], TOP_KEYS)) : undefined;
+          if (change === 'append') append(schema, other);
+          if (change === 'same batch') append(schema, own);
+          if (change === 'deleted host') {
+            schema.root.transactionSync(() => deleteHost(schema, 'p', ids[0] ?? ''));
+          }
+          if (change === 'horizon') {
+            schema.root.transactionSync(() => schema.meta.putSync('horizon', NOW + HOUR_MS));
+          }
+          return { result: append(schema, own, prepared), content: contentOf(schema) };
+        });
+        expect(contents[0]).toEqual(contents[1]);
+      }),
+      { numRuns: scaled(30) },
+    );
+  }, 120_000);
+});
