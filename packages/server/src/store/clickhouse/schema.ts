@@ -9,6 +9,7 @@ import {
   inspectTables,
   migrate as migrateTables,
   RECORD_TABLES,
+  REQUEST_TABLES,
   type Tables,
   TOP_LIST_TABLES,
 } from '../postgres/schema.ts';
@@ -99,7 +100,7 @@ const COORDINATION_TABLES = `
 const COORDINATION: Tables = {
   store: 'clickhouse',
   name: 'attempts',
-  upgrades: [`${RECORD_TABLES}${TOP_LIST_TABLES}${COORDINATION_TABLES}`],
+  upgrades: [`${RECORD_TABLES}${TOP_LIST_TABLES}${COORDINATION_TABLES}`, REQUEST_TABLES],
 };
 
 export class Shards {

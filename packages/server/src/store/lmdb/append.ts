@@ -15,6 +15,7 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
+import { countedEvents, FlaggedRequests } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { newSource, updateSource } from '../sources.ts';
@@ -43,17 +44,24 @@ import {
 } from './schema.ts';
 import { GroupTopLists } from './top-lists.ts';
 
+export interface AppendLimits {
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys: number;
+  /** How many flagged requests a source remembers. */
+  requestsMax: number;
+}
+
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(
   schema: Schema,
   batches: readonly Batch[],
   now: number,
-  topKeys: number,
+  { topKeys, requestsMax }: AppendLimits,
 ): Appended[] {
   const group = new GroupCounts();
   const lists = new GroupTopLists(schema);
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now));
+  const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now, requestsMax));
   const writer = new RecordWriter();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
@@ -106,6 +114,7 @@ function appendBatch(
   lists: GroupTopLists,
   horizon: number,
   now: number,
+  requestsMax: number,
 ): Appended {
   const project = openProject(schema, batch.project);
   const source = openSource(schema, project, batch.project, batch.source);
@@ -118,13 +127,13 @@ function appendBatch(
   let latest = project.latest;
   let withoutHost = 0;
   let unknownHosts = 0;
-  let beforeHorizon = 0;
-  for (const event of batch.events) {
+  let requests: FlaggedRequests | null = null;
+  const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(batch.events, horizon, () => {
+    requests = openRequests(schema, source.number);
+    return requests;
+  });
+  for (const event of counted) {
     const { recordCount = 1 } = event;
-    if (event.time < horizon) {
-      beforeHorizon += recordCount;
-      continue;
-    }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
     if (scope === null) {
       withoutHost += recordCount;
@@ -144,9 +153,9 @@ function appendBatch(
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
-  const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const updated = updateSource(source, batch, counted, withoutHost);
+  const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
   schema.sources.putSync([project.scope, batch.source.name], updated);
+  if (requests !== null) putRequests(schema, source.number, requests, requestsMax);
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
     const { id, link } = batch;
@@ -154,7 +163,51 @@ function appendBatch(
     if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
     putBatch(schema, source.number, link ? { id, day, link } : { id, day });
   }
-  return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
+  return {
+    kind: 'appended',
+    beforeHorizon,
+    withoutHost,
+    unknownHosts,
+    ...(sameRequests.length > 0 && { sameRequests }),
+  };
+}
+
+function openRequests({ requests, requestNumbers }: Schema, source: number): FlaggedRequests {
+  const latest = requestNumbers.getKeys({
+    start: [source + 1, 0],
+    end: [source, 0],
+    reverse: true,
+    limit: 1,
+  });
+  const [last = [source, 0]] = [...latest];
+  return new FlaggedRequests(last[1], (key) => requests.get([source, key]));
+}
+
+/** Writes the changes, and forgets the oldest requests: at most a few more than were added, because a limit may be lowered. */
+function putRequests(
+  schema: Schema,
+  source: number,
+  { changes, last }: FlaggedRequests,
+  requestsMax: number,
+): void {
+  for (const [key, record] of changes) {
+    const known = schema.requests.get([source, key]);
+    if (known !== undefined && known.number !== record?.number)
+      schema.requestNumbers.removeSync([source, known.number]);
+    if (record === null) schema.requests.removeSync([source, key]);
+    else schema.requests.putSync([source, key], record);
+    if (record !== null && known?.number !== record.number)
+      schema.requestNumbers.putSync([source, record.number], key);
+  }
+  const oldest = schema.requestNumbers.getRange({
+    start: [source, 0],
+    end: [source, last - requestsMax + 1],
+    limit: 2 * changes.size,
+  });
+  for (const { key, value } of [...oldest]) {
+    schema.requestNumbers.removeSync(key);
+    schema.requests.removeSync([source, value]);
+  }
 }
 
 export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {

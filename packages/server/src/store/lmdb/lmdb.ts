@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
+import { FLAGGED_REQUESTS_MAX } from '../flagged-requests.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { groupSources, newSource } from '../sources.ts';
@@ -20,7 +21,14 @@ import {
   sumSeries,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
-import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
+import {
+  type AppendLimits,
+  appendGroup,
+  linksAfter,
+  openProject,
+  putFollowed,
+  weighBatch,
+} from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
@@ -38,11 +46,13 @@ import { deleteExamplesSteps, pruneSteps, readRetention, restoreHorizon } from '
 import { metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
 
-/** `topKeys`: how many values a top list keeps per hour, and project or host. */
 export function lmdbStore(
   path: string,
   now: () => number = Date.now,
-  { topKeys = TOP_KEYS_DEFAULT }: { topKeys?: number | undefined } = {},
+  {
+    topKeys = TOP_KEYS_DEFAULT,
+    requestsMax = FLAGGED_REQUESTS_MAX,
+  }: { [K in keyof AppendLimits]?: number | undefined } = {},
 ): Store {
   const schema = openSchema(path);
   const lookups = createLookups(schema);
@@ -80,7 +90,7 @@ export function lmdbStore(
 
   const appends = new GroupCommit<Batch, Appended>(
     weighBatch,
-    (batches) => grow(() => appendGroup(schema, batches, now(), topKeys)),
+    (batches) => grow(() => appendGroup(schema, batches, now(), { topKeys, requestsMax })),
     (error) => error instanceof StoreNotWritable,
   );
 

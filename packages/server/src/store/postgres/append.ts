@@ -22,12 +22,19 @@ import { readTopLists, topAdditionsOf, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 
+export interface AppendLimits {
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys: number;
+  /** How many flagged requests a source remembers. */
+  requestsMax: number;
+}
+
 /** All batches are of the same project. */
 export async function appendGroup(
   database: Database,
   batches: readonly Batch[],
   now: number,
-  topKeys: number,
+  limits: AppendLimits,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
   const counted = new GroupCounts(batches.flatMap(({ events }) => events));
@@ -35,7 +42,7 @@ export async function appendGroup(
     database,
     ['segments', 'rollups', 'top_lists'],
     () => counted.times(),
-    (run) => appendLocked(run, batches, counted, now, topKeys),
+    (run) => appendLocked(run, batches, counted, now, limits),
   );
 }
 
@@ -44,7 +51,7 @@ async function appendLocked(
   batches: readonly Batch[],
   expected: GroupCounts,
   now: number,
-  topKeys: number,
+  { topKeys, requestsMax }: AppendLimits,
 ): Promise<Appended[]> {
   const project = batches[0]?.project ?? '';
   const [state, known, rollups, topLists] = await Promise.all([
@@ -53,7 +60,7 @@ async function appendLocked(
     readRollups(run, project, expected),
     readTopLists(run, project, expected.topLists),
   ]);
-  const plan = new GroupPlan(state, known, now);
+  const plan = new GroupPlan(state, known, now, requestsMax);
   const results = batches.map((batch) => plan.add(batch));
   if (plan.isEmpty()) return results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;
