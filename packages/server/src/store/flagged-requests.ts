@@ -64,8 +64,10 @@ export class FlaggedRequests {
     return known !== undefined || (unnamed !== undefined && this.#isPaired(unnamed, time, -1));
   }
 
+  /** Lines with forged IDs prove nothing: without a complete log, they could hide the requests with these IDs. */
   #isKnownLines(id: string, time: number): boolean {
-    if (this.#recent(id, time) !== undefined) return true;
+    const known = this.#recent(id, time);
+    if (known !== undefined && known.others === undefined) return true;
     this.changes.set(id, { number: ++this.last, time, logs: [] });
     return false;
   }
