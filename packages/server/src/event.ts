@@ -1,4 +1,5 @@
 /** The normal form that every log format is parsed into, its closed sets, and how values from logs are normalized. */
+import { createHash } from 'node:crypto';
 import { isIP, isIPv4, isIPv6, SocketAddress } from 'node:net';
 import { copyOf } from './copy-of.ts';
 
@@ -61,6 +62,27 @@ export interface Event {
   /** The log records that this event stands for, if there are several; `count` is the sum of theirs. */
   recordCount?: number | undefined;
   details?: AttackDetails | undefined;
+  /** Attacks only: which request this is, if other logs may report it too. */
+  flagged?: FlaggedRequest | undefined;
+}
+
+/** A flagged request, as far as a log identifies it. The logs of a source that report it count it once. */
+export interface FlaggedRequest {
+  /** `record`: the log has one record per request. `lines`: it may have several. `forged`: a client may have forged the IDs. */
+  kind: 'record' | 'lines' | 'forged';
+  /** The format of the log. */
+  log: string;
+  /** Keys of `requestKey`: one, but any number if `forged`. */
+  ids: readonly string[];
+  /** Stands for the ID where a log may have lost it: a hash of the path. */
+  unnamed?: string | undefined;
+}
+
+/** A request ID as a key of the store, which has at most 33 characters. Those of web servers stay as they are. */
+export function requestKey(id: string): string {
+  return /^[\w.@-]{1,32}$/.test(id)
+    ? id
+    : `#${createHash('sha256').update(id).digest('base64url').slice(0, 24)}`;
 }
 
 /** How many log records the events stand for. */
@@ -213,7 +235,7 @@ function withoutPort(name: string): string {
   return /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name)?.[1] ?? name;
 }
 
-const URL_BYTES_MAX = 256;
+export const URL_BYTES_MAX = 256;
 const RULE_BYTES_MAX = 64;
 const ADDRESS_LENGTH_MAX = 64;
 

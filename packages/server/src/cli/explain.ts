@@ -8,6 +8,7 @@ import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
+import { FlaggedRequests } from '../store/flagged-requests.ts';
 import { command, type Io, openStdin, printLine, readProblem, UserError } from './command.ts';
 import { addCount, attackCounts, summaryTable } from './ingest-summary.ts';
 import { JSON_OUTPUT } from './options.ts';
@@ -25,12 +26,13 @@ export const explainCommand = command({
   async run({ json, ...values }, [file = '-'], io) {
     const reader = createReader({ ...readerOptions(values), explain: true });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
+    const requests = new FlaggedRequests(0, () => undefined);
     let lines = 0;
     try {
       const stream = file === '-' ? decompress(openStdin(io)) : openLog(file);
       for await (const { number, text } of linesOf(stream)) {
         const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
-        for (const each of parsed) printer.print(number, each);
+        for (const each of parsed) printer.print(number, withoutSameRequest(each, requests));
         lines = number;
         if (io.stop.aborted) break;
       }
@@ -42,11 +44,26 @@ export const explainCommand = command({
       // A stop closes standard input. What was read before is summed up.
       if (!io.stop.aborted) throw new UserError(readProblem(file, code));
     }
-    for (const each of reader.flush()) printer.print(null, each);
+    for (const each of reader.flush()) printer.print(null, withoutSameRequest(each, requests));
     printer.end(lines);
     return 0;
   },
 });
+
+/** Bounds the memory. A store remembers more of them, across the logs of a source. */
+const REQUESTS_MAX = 100_000;
+
+/** What a store would make of a record. */
+export function withoutSameRequest(parsed: Parsed, requests: FlaggedRequests): Parsed {
+  if (parsed.kind === 'dropped') return parsed;
+  const record = requests.count(parsed.record);
+  for (const key of requests.changes.keys()) {
+    if (requests.changes.size <= REQUESTS_MAX) break;
+    requests.changes.delete(key);
+  }
+  if (record === null) return { ...parsed, kind: 'dropped', reason: 'same_request' };
+  return record === parsed.record ? parsed : { ...parsed, record };
+}
 
 const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
 

@@ -3,6 +3,7 @@ import { CATEGORIES, DROP_FIXES, DROP_REASONS } from '../event.ts';
 import {
   type Drop,
   FIRST_DROPS_MAX,
+  logsOfRequest,
   type Outcome,
   type ReadLimits,
   spanWith,
@@ -30,6 +31,8 @@ export class IngestSummary {
   #requests = 0;
   #withoutHost = 0;
   #unregisteredHost = 0;
+  readonly #warnOfIds: (outcome: Outcome) => void;
+  #idWarning: string | null = null;
   #dropped = new Map<string, number>();
   #formats = new Map<string, number>();
   readonly #attacks = attackCounts();
@@ -42,6 +45,9 @@ export class IngestSummary {
     this.#io = io;
     this.#limits = limits;
     this.#startedAt = io.now();
+    this.#warnOfIds = idWarning((message) => {
+      this.#idWarning = message;
+    });
   }
 
   /** `file` is null for standard input. */
@@ -66,6 +72,7 @@ export class IngestSummary {
     addAll(this.#dropped, dropped);
     addAll(this.#formats, formats);
     addAll(this.#attacks, attacks);
+    this.#warnOfIds(outcome);
     if (old_times !== undefined)
       this.#oldTimes = spanWith(spanWith(this.#oldTimes, old_times.first), old_times.last);
     this.#firstDrops.push(...first_drops.map((drop) => ({ ...drop, file })));
@@ -90,6 +97,7 @@ export class IngestSummary {
     if (this.#seen > 0) row('read before', this.#seen);
     // A follower does not know how many lines it has read.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
+    if (this.#idWarning !== null) printLine(stderr, this.#idWarning);
     this.#printWrongTimes();
     this.#printWhyNothing();
   }
@@ -211,6 +219,26 @@ const NO_HOST = `records have no host, ${ONLY_IN_TOTAL}. ${NAME_THE_HOST}`;
 const UNREGISTERED_HOST =
   `records have a host that is not registered, ${ONLY_IN_TOTAL}. ` +
   "Register it with 'wafstat host add', or raise --hosts-max if the project is at that limit.";
+
+/** Warns once if an audit log and an error log are read, and one of them has attacks without a request ID. */
+export function idWarning(warn: (message: string) => void): (outcome: Outcome) => void {
+  const logs = new Set<string>();
+  let withoutId = 0;
+  let isWarned = false;
+  return (outcome) => {
+    for (const format of Object.keys(outcome.formats)) {
+      const log = logsOfRequest(format);
+      if (log !== null) logs.add(log);
+    }
+    withoutId += outcome.without_id;
+    if (isWarned || withoutId === 0 || logs.size < 2) return;
+    isWarned = true;
+    warn(
+      'Some attacks in the audit log or the error log have no request ID, because the line was cut: they count twice if both logs ' +
+        'report them. See docs/log-formats.md#one-request-in-several-logs',
+    );
+  };
+}
 
 /** Warns of records without a host once for each cause: a follower may run for months. */
 export function hostWarnings(warn: (message: string) => void): (outcome: Outcome) => void {

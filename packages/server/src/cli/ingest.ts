@@ -5,8 +5,8 @@ import { availableParallelism, constants, getPriority, setPriority } from 'node:
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
-import type { Outcome, ReadLimits } from '../ingest/batch-reader.ts';
-import { decompress, openLog } from '../ingest/byte-stream.ts';
+import { logsOfRequest, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
+import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
@@ -15,6 +15,7 @@ import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
+import { createReader } from '../ingest/reader.ts';
 import { afterRunning } from '../running-time.ts';
 import {
   type Store,
@@ -24,7 +25,7 @@ import {
   StoreUnavailable,
 } from '../store/store.ts';
 import { command, type Io, openStdin, printLine, progressBar, readProblem, UserError } from './command.ts';
-import { hostWarnings, IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
+import { hostWarnings, IngestSummary, idWarning, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
@@ -98,7 +99,7 @@ export const ingestCommand = command({
       const summary = new IngestSummary(io, { ...limits, freedBefore });
       const errors: UserError[] = [];
       try {
-        for (const file of files) {
+        for (const file of await errorLogsLast(files)) {
           const error = await ingestOne(file, ingest, store, pipeline, parsers, left, summary, io);
           if (error !== null) errors.push(error);
         }
@@ -132,12 +133,15 @@ export const followCommand = command({
         freedBefore: state?.freedBefore,
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
-      const followers = files.map((path) => {
+      const ordered = await errorLogsLast(files);
+      const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
+      const followers = ordered.map((path) => {
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
         const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
         const counted = (outcome: Outcome) => {
           summary.addOutcome(path, outcome);
           warnOfHosts(outcome);
+          warnOfIds(outcome);
         };
         if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
         const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
@@ -318,6 +322,37 @@ function ingestError(error: unknown, file: string): UserError {
   if (code?.startsWith('E')) return new UserError(readProblem(name, code));
   throw error;
 }
+
+/**
+ * Error logs come last: of a request that an audit log reports too, they may have the verdict only, and what comes first
+ * decides the category.
+ */
+async function errorLogsLast(files: readonly string[]): Promise<string[]> {
+  const isLast = await Promise.all(files.map((file) => isErrorLog(file)));
+  return [...files.filter((_, i) => !isLast[i]), ...files.filter((_, i) => isLast[i])];
+}
+
+/** By its first lines. A log that cannot be read is reported later. */
+async function isErrorLog(file: string): Promise<boolean> {
+  const stats = file === '-' ? null : await stat(file).catch(() => null);
+  // A pipe cannot be read twice.
+  if (!stats?.isFile()) return false;
+  const bytes = new ByteReader(openLog(file));
+  try {
+    const start = await bytes.peek(FIRST_BYTES);
+    const reader = createReader({ format: 'auto' });
+    const lines = start.toString('latin1', 0, FIRST_BYTES).split('\n').slice(0, FIRST_LINES);
+    const parsed = [...lines.flatMap((line) => reader.read(line, 0)), ...reader.flush()];
+    return parsed.some(({ format }) => logsOfRequest(format) === 'error log');
+  } catch {
+    return false;
+  } finally {
+    await bytes.close();
+  }
+}
+
+const FIRST_BYTES = 65_536;
+const FIRST_LINES = 100;
 
 function nameOf(file: string): string {
   return file === '-' ? STANDARD_INPUT : file;

@@ -38,6 +38,8 @@ export interface Outcome {
   /** What the records count, which can be more than one request or attack each. */
   requests: number;
   attacks: Partial<Record<Category, number>>;
+  /** Attacks from logs of ModSecurity or Coraza whose request has no ID: another log of the same traffic counts them again. */
+  without_id: number;
   /** Accepted records without a registered host: they count in the project's total only. */
   without_host: number;
   /** Those of `without_host` that name one: the project is at its limit of hosts, or registers none from logs. */
@@ -206,7 +208,9 @@ export class BatchReader {
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       const { request, attack, count } = record;
       if (request) outcome.requests += count;
-      if (attack !== null) outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
+      if (attack === null) return;
+      outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
+      if (record.flagged === undefined && logsOfRequest(format) !== null) outcome.without_id += count;
     }
   }
 
@@ -230,6 +234,13 @@ export class BatchReader {
     const { retentionMs, horizon } = this.#limits;
     return Math.max(now - retentionMs, horizon ?? Number.NEGATIVE_INFINITY);
   }
+}
+
+/** Both kinds of log may report the same request. Null for other formats. */
+export function logsOfRequest(format: string): 'audit log' | 'error log' | null {
+  if (['modsecurity3-json', 'modsecurity2-json', 'modsecurity-native', 'coraza-json'].includes(format))
+    return 'audit log';
+  return ['nginx-error', 'apache-error', 'caddy'].includes(format) ? 'error log' : null;
 }
 
 export function spanWith(span: TimeSpan | undefined, time: number): TimeSpan {
@@ -281,6 +292,7 @@ function emptyOutcome(): Outcome {
     formats: {},
     requests: 0,
     attacks: {},
+    without_id: 0,
     without_host: 0,
     unregistered_host: 0,
   };

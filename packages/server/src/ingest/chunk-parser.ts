@@ -1,5 +1,5 @@
 /** Reads chunks in other threads: what goes in and out of a thread, as plain data. */
-import { type AttackDetails, CATEGORIES, type Category, categoryNumber } from '../event.ts';
+import { CATEGORIES, type Category, categoryNumber } from '../event.ts';
 import { BatchReader, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { Overrides } from './categories/classify.ts';
 import { type ChunkDigests, chunkDigests } from './checkpoints.ts';
@@ -143,8 +143,10 @@ interface PackedRecords {
   fields: Int32Array;
   hosts: string[];
   hostIds: string[];
-  details: AttackDetails[];
+  attacks: Attack[];
 }
+
+type Attack = Pick<LogRecord, 'details' | 'flagged'>;
 
 /** The fields of an entry begin with the number of log records that it stands for, or ABSENT. */
 const RECORD_COUNT = 0;
@@ -153,8 +155,8 @@ const HOST = 1;
 /** REQUEST or 0, plus twice the code of the category. */
 const COUNTED = 2;
 const COUNT = 3;
-/** The index in `details`, or ABSENT. */
-const DETAILS = 4;
+/** The index in `attacks`, or ABSENT. */
+const ATTACK = 4;
 const FIELDS = 5;
 
 const REQUEST = 1;
@@ -165,7 +167,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   const fields = new Int32Array(FIELDS * records.length);
   const hostNumbers = new Map([...hosts.keys()].map((host, number) => [host, number]));
   const hostIds: string[] = [];
-  const details: AttackDetails[] = [];
+  const attacks: Attack[] = [];
   for (const [i, record] of records.entries()) {
     times[i] = record.time;
     const at = FIELDS * i;
@@ -175,18 +177,20 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
     fields[at + COUNTED] = (record.request ? REQUEST : 0) + 2 * categoryCode(record.attack);
     fields[at + COUNT] = record.count;
-    fields[at + DETAILS] = record.details === undefined ? ABSENT : details.push(record.details) - 1;
+    const { details, flagged } = record;
+    fields[at + ATTACK] =
+      details === undefined && flagged === undefined ? ABSENT : attacks.push({ details, flagged }) - 1;
   }
-  return { times, fields, hosts: [...hosts.keys()], hostIds, details };
+  return { times, fields, hosts: [...hosts.keys()], hostIds, attacks };
 }
 
-function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords): LogRecord[] {
+function unpackRecords({ times, fields, hosts, hostIds, attacks }: PackedRecords): LogRecord[] {
   const records: LogRecord[] = [];
   for (let i = 0; i < times.length; i++) {
     const at = FIELDS * i;
     const host = fields[at + HOST] ?? ABSENT;
     const counted = fields[at + COUNTED] ?? 0;
-    const detail = fields[at + DETAILS] ?? ABSENT;
+    const attack = fields[at + ATTACK] ?? ABSENT;
     const record = requestRecord(times[i] ?? 0, hosts[host]);
     if (host < ABSENT) record.hostId = hostIds[ABSENT - 1 - host];
     record.request = (counted & REQUEST) !== 0;
@@ -194,7 +198,7 @@ function unpackRecords({ times, fields, hosts, hostIds, details }: PackedRecords
     record.count = fields[at + COUNT] ?? 0;
     const recordCount = fields[at + RECORD_COUNT] ?? ABSENT;
     if (recordCount !== ABSENT) record.recordCount = recordCount;
-    if (detail !== ABSENT) record.details = details[detail];
+    if (attack !== ABSENT) Object.assign(record, attacks[attack]);
     records.push(record);
   }
   return records;

@@ -72,7 +72,7 @@ export class Pipeline extends BatchReader {
       dropped: outcome.dropped,
       examples: this.keepsExamples() ? examples : null,
     });
-    return toCounted(outcome, countRecords(events), appended);
+    return toCounted(outcome, events, appended);
   }
 
   /** Other processes may add sources at the same time, so a project can slightly exceed the limit. */
@@ -139,9 +139,10 @@ const PROJECTS_MAX = 1_000;
 const RECORDS_PER_TURN = 20_000;
 const NAMES_PER_TURN = 5_000;
 
-function toCounted(outcome: Outcome, records: number, appended: Appended): Counted {
+function toCounted(outcome: Outcome, events: readonly Event[], appended: Appended): Counted {
   if (appended.kind !== 'appended') return appended;
-  outcome.accepted = records - appended.beforeHorizon;
+  outcome.accepted = countRecords(events) - appended.beforeHorizon;
+  for (const i of appended.sameRequests ?? []) dropSameRequest(outcome, events[i] as Event);
   outcome.without_host = appended.withoutHost;
   // Events before the horizon were resolved too, but not counted.
   outcome.unregistered_host = Math.min(
@@ -152,4 +153,17 @@ function toCounted(outcome: Outcome, records: number, appended: Appended): Count
     outcome.dropped.too_old = (outcome.dropped.too_old ?? 0) + appended.beforeHorizon;
   }
   return { kind: 'counted', outcome };
+}
+
+/** Another record of the request has counted its attack. */
+function dropSameRequest(
+  outcome: Outcome,
+  { attack, request, flagged, count, recordCount = 1 }: Event,
+): void {
+  if (attack !== null) outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) - count;
+  if (request) return;
+  outcome.accepted -= recordCount;
+  outcome.dropped.same_request = (outcome.dropped.same_request ?? 0) + recordCount;
+  const format = flagged?.log ?? '';
+  outcome.formats[format] = (outcome.formats[format] ?? 0) - recordCount;
 }

@@ -16,7 +16,7 @@ import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
 import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
 import { CommonTimeParser } from './formats/timestamps.ts';
-import { type CountedRequests, Transactions, type TransactionsState } from './formats/transactions.ts';
+import { Transactions, type TransactionsState } from './formats/transactions.ts';
 import { BARE, LAYERS_MAX, type PartsState, Unwrapper, type Wrapper } from './unwrap.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
@@ -51,9 +51,8 @@ const INNER_BLOCKS_MAX = 4;
 /** Logs into which web servers copy the standard error of backends, including line ends. */
 const ERROR_LOGS: ReadonlySet<LogFormat> = new Set(['nginx-error', 'apache-error', 'naxsi', 'caddy']);
 
-/** `counted`: the counted requests, shared with other readers; replaces those in the state. */
-export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
-  return new LineReader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
+export function createReader(options: ReaderOptions, state = ''): LineReader {
+  return new LineReader(options, state === '' ? {} : (JSON.parse(state) as State));
 }
 
 interface OpenBlock {
@@ -106,7 +105,7 @@ export class LineReader {
   /** The number of the current line, for `explain`. */
   #number: number | undefined;
 
-  constructor(options: ReaderOptions, state: State, counted: CountedRequests | undefined) {
+  constructor(options: ReaderOptions, state: State) {
     const { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern } = options;
     const isWanted = ({ name }: { name: LogFormat }) =>
       pattern === undefined && (format === 'auto' || name === format);
@@ -119,7 +118,7 @@ export class LineReader {
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
-    this.#transactions = new Transactions(overrides, state.transactions ?? undefined, counted);
+    this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
     this.#unwrapper = new Unwrapper(state.parts ?? []);
     this.#blocks = new Map(state.wrapped);
     if (state.open) this.#blocks.set(BARE, state.open);
@@ -327,9 +326,7 @@ export class LineReader {
   #joined(format: LogFormat, reading: Reading, now: number): Parsed[] {
     switch (reading.kind) {
       case 'record':
-        return reading.id === undefined
-          ? [{ kind: 'record', record: reading.record, format }]
-          : [this.#transactions.addRecord(format, reading.id, reading.record)];
+        return [{ kind: 'record', record: reading.record, format }];
       case 'dropped':
         return [{ kind: 'dropped', reason: reading.reason, format }];
       case 'header':

@@ -1,6 +1,12 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import { dayOf, isLinkCurrent } from './batches.ts';
+import {
+  countedEvents,
+  FLAGGED_REQUESTS_MAX,
+  FlaggedRequests,
+  type RequestRecord,
+} from './flagged-requests.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { finish } from './slices.ts';
@@ -48,9 +54,20 @@ interface Project {
   /** Batches by source name. */
   batches: Map<string, BatchRecord[]>;
   followed: FollowedPath[];
+  /** By source name. */
+  requests: Map<string, SourceRequests>;
 }
 
-export function memoryStore(now: () => number = Date.now): Store {
+/** Flagged requests by key, and the number of the latest. */
+interface SourceRequests {
+  records: Map<string, RequestRecord>;
+  last: number;
+}
+
+export function memoryStore(
+  now: () => number = Date.now,
+  { requestsMax = FLAGGED_REQUESTS_MAX }: { requestsMax?: number | undefined } = {},
+): Store {
   const projects = new Map<string, Project>();
   let horizon = 0;
   let freedBefore = 0;
@@ -69,6 +86,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       sources: [],
       batches: new Map(),
       followed: [],
+      requests: new Map(),
     };
     const project = projects.get(id) ?? empty;
     projects.set(id, project);
@@ -107,7 +125,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       }
 
       const known = new Set(project.hosts.map(({ id }) => id));
-      const counted = batch.events.filter(({ time }) => time >= horizon);
+      const requests = project.requests.get(batch.source.name) ?? { records: new Map(), last: 0 };
+      project.requests.set(batch.source.name, requests);
+      const flagged = new FlaggedRequests(requests.last, (key) => requests.records.get(key));
+      const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(
+        batch.events,
+        horizon,
+        () => flagged,
+      );
+      putRequests(requests, flagged, requestsMax);
       const assigned = counted.map((event) =>
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
@@ -125,14 +151,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       };
       const reported = assigned.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
       const withoutHost = countRecords(assigned.filter(({ hostId }) => hostId === null));
-      const updated = updateSource(source, batch, counted, withoutHost);
+      const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
       updated.hosts = [...new Set([...source.hosts, ...reported])].sort();
       project.sources = [...project.sources.filter((candidate) => candidate.name !== name), updated];
       return {
         kind: 'appended',
-        beforeHorizon: countRecords(batch.events) - countRecords(counted),
+        beforeHorizon,
         withoutHost,
         unknownHosts: countRecords(counted.filter(({ hostId }) => hostId !== null && !known.has(hostId))),
+        ...(sameRequests.length > 0 && { sameRequests }),
       };
     },
 
@@ -443,6 +470,15 @@ function putFollowed(project: Project, followed: FollowedPath): void {
   const { source, path } = followed;
   const others = project.followed.filter((other) => other.source !== source || other.path !== path);
   project.followed = [...others, structuredClone(followed)].sort(compareFollowed);
+}
+
+function putRequests(requests: SourceRequests, { changes, last }: FlaggedRequests, max: number): void {
+  requests.last = last;
+  for (const [key, record] of changes) {
+    if (record === null) requests.records.delete(key);
+    else requests.records.set(key, record);
+  }
+  for (const [key, { number }] of requests.records) if (number <= last - max) requests.records.delete(key);
 }
 
 function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[] {

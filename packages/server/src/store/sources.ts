@@ -14,6 +14,7 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   batch: Batch,
   counted: readonly Event[],
   withoutHost: number,
+  sameRequests = 0,
 ): S {
   const updated: S = {
     ...source,
@@ -26,7 +27,8 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   };
   for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
   const records = countRecords(counted);
-  drop('too_old', countRecords(batch.events) - records);
+  drop('same_request', sameRequests);
+  drop('too_old', countRecords(batch.events) - records - sameRequests);
   updated.events += records;
   updated.without_host += withoutHost;
   if (counted.length === 0) return updated;

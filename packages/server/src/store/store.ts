@@ -19,7 +19,7 @@ export interface Store {
   /**
    * Counts a batch, all of it or nothing. When the promise resolves, the batch is durable (it survives `kill -9` and
    * power loss) and visible to every later query of any process. A batch whose `id` the source already has changes
-   * nothing. Events may arrive in any order and months late; events before the horizon (see `prune`) are reported, but
+   * nothing. A flagged request that the source has counted is not counted again (flagged-requests.ts). Events may arrive in any order and months late; events before the horizon (see `prune`) are reported, but
    * not counted. Rejects if a category is not in CATEGORIES.
    */
   append(batch: Batch): Promise<Appended>;
@@ -398,7 +398,14 @@ export type Appended =
    * `beforeHorizon`: events that were not counted, because they are before the horizon. `withoutHost`: events that count
    * only in the total of the project; of these, `unknownHosts` have a `hostId` that is not registered.
    */
-  | { kind: 'appended'; beforeHorizon: number; withoutHost: number; unknownHosts: number };
+  | {
+      kind: 'appended';
+      beforeHorizon: number;
+      withoutHost: number;
+      unknownHosts: number;
+      /** The indexes of events whose attack another record of the same request has counted; absent if there are none. */
+      sameRequests?: readonly number[];
+    };
 
 export interface Host {
   id: string;

@@ -7,14 +7,13 @@ import type { DropReason } from '../../event.ts';
 import { Semaphore, TimeSlicer } from '../../fair-queue.ts';
 import { FIRST_DROPS_MAX, type Outcome, type ReadLines } from '../../ingest/batch-reader.ts';
 import { isEmpty } from '../../ingest/file.ts';
-import { PushedRequests, RecentRequests } from '../../ingest/formats/transactions.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
 import type { Counted, Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
 
 /** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */
 const COUNTING_MAX = 8;
-/** Sources whose latest requests are kept, because the lines of one request may come in two pushes. */
+/** Sources whose reader states are kept, because a line or a record may come in two pushes. */
 const CACHED_SOURCES_MAX = 1_000;
 /** Most reader states are empty; some take up to 3 MiB while parts of long lines are missing. */
 const READER_STATE_CHARACTERS_MAX = 64 * 1_048_576;
@@ -37,7 +36,6 @@ interface PushResult extends Totals {
 
 /** State that the pushes of a source share. */
 interface SourceState {
-  requests: RecentRequests;
   readerState(): string;
   setReaderState(state: string): void;
 }
@@ -50,11 +48,6 @@ export class PushCounter {
     entriesMax: CACHED_SOURCES_MAX,
     weightMax: READER_STATE_CHARACTERS_MAX,
     weight: (state) => state.length,
-  });
-  readonly #requests = new BoundedCache<string, RecentRequests>({
-    name: 'recent_requests',
-    entriesMax: CACHED_SOURCES_MAX,
-    unitBytes: 4_096,
   });
 
   /** Resolves when everything is durable. `onCounted` gets the length of each durable chunk. */
@@ -80,7 +73,7 @@ export class PushCounter {
     } catch (error) {
       // Pending commits end first, so that no part of the push is counted after its response.
       await counting.committed.catch(() => {});
-      counting.undo();
+      counting.restoreState();
       throw error;
     }
   }
@@ -105,10 +98,7 @@ export class PushCounter {
 
   #sourceState({ project, source }: Push): SourceState {
     const name = JSON.stringify([project, source.name]);
-    const requests = this.#requests.get(name) ?? new RecentRequests();
-    this.#requests.set(name, requests);
     return {
-      requests,
       readerState: () => this.#readerStates.get(name) ?? '',
       setReaderState: (state) => this.#readerStates.set(name, state),
     };
@@ -118,7 +108,6 @@ export class PushCounter {
 class CountingPush {
   readonly push: Push;
   readonly #source: SourceState;
-  readonly #requests: PushedRequests;
   readonly #onCounted: (bytes: number) => void;
   #reader: LineReader | null = null;
   #stateBefore = '';
@@ -135,7 +124,6 @@ class CountingPush {
   constructor(push: Push, source: SourceState, onCounted: (bytes: number) => void) {
     this.push = push;
     this.#source = source;
-    this.#requests = new PushedRequests(source.requests);
     this.#onCounted = onCounted;
   }
 
@@ -143,7 +131,7 @@ class CountingPush {
   reader(): LineReader {
     if (this.#reader === null) {
       this.#stateBefore = this.#source.readerState();
-      this.#reader = createReader(this.push.reader, this.#stateBefore, this.#requests);
+      this.#reader = createReader(this.push.reader, this.#stateBefore);
     }
     return this.#reader;
   }
@@ -187,13 +175,8 @@ class CountingPush {
     this.#onCounted(bytes);
   }
 
-  /** The client will retry, and its lines must not count as known then. */
-  undo(): void {
-    this.#requests.rollback();
-    this.#restoreState();
-  }
-
-  #restoreState(): void {
+  /** Undoes `publishState`: the client will send the lines again. */
+  restoreState(): void {
     if (this.#publishedState !== null && this.#source.readerState() === this.#publishedState) {
       this.#source.setReaderState(this.#stateBefore);
     }
@@ -202,7 +185,7 @@ class CountingPush {
   result(): PushResult {
     const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
     // Part of a line that is sent twice must not be joined twice.
-    if (duplicate && this.#stateBefore !== '') this.#restoreState();
+    if (duplicate && this.#stateBefore !== '') this.restoreState();
     return { ...this.#totals, duplicate };
   }
 }

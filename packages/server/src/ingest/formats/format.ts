@@ -1,5 +1,5 @@
 /** What a log format is: a pure function from a line to a record, or to the reason why the line does not count. */
-import type { AttackDetails, Category, DropReason } from '../../event.ts';
+import type { AttackDetails, Category, DropReason, FlaggedRequest } from '../../event.ts';
 import type { Classification, Decision, Rule } from '../categories/classify.ts';
 import { asObject, type JsonObject } from './json.ts';
 import type { PatternFields } from './pattern.ts';
@@ -46,6 +46,8 @@ export interface LogRecord {
   recordCount?: number | undefined;
   /** Attacks only. Built by attackDetails(). */
   details?: AttackDetails | undefined;
+  /** As in Event. */
+  flagged?: FlaggedRequest | undefined;
   /** Why the attack is in its category. */
   evidence?: readonly Classification[] | undefined;
   /** How the category was chosen, if rules were judged. */
@@ -100,8 +102,7 @@ export interface RuleMatch extends Transaction {
 
 /** What a format makes of a line. The category of a transaction is decided later. */
 export type Reading =
-  /** `id` is that of a request that other lines may repeat. */
-  | { kind: 'record'; record: LogRecord; id?: string }
+  | { kind: 'record'; record: LogRecord }
   | { kind: 'dropped'; reason: DropReason }
   /** A line that names the columns of the following lines. */
   | { kind: 'header' }

@@ -1,8 +1,8 @@
 /** The vendor's firewall logs as exported by its log service (LTS), flat JSON: an access log and an attack log. */
-import { type AttackDetails, attackDetails, ID_PATTERN, isCategory } from '../../event.ts';
+import { type AttackDetails, attackDetails, ID_PATTERN, isCategory, requestKey } from '../../event.ts';
 import { judgement } from '../categories/classify.ts';
 import { categoryOfName, LTS } from '../categories/vendor-tables.ts';
-import { dropped, field, type JsonFormat } from './format.ts';
+import { dropped, field, type JsonFormat, type LogRecord } from './format.ts';
 import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 
 const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
@@ -27,7 +27,8 @@ export const lts: JsonFormat = {
     const known = isCategory(name) ? name : categoryOfName(LTS.attacks, name);
     const attack = name === '' ? null : (known ?? LTS.unknown);
     const rule = asText(fields.rule).slice(0, 64);
-    const record = {
+    const id = isAttackLog ? asText(fields.requestid) : '';
+    const record: LogRecord = {
       time,
       host,
       // Host names are registered when first seen; the vendor's ID need not be registered here.
@@ -37,9 +38,11 @@ export const lts: JsonFormat = {
       attack,
       count: 1,
       details: attack === null ? undefined : detailsOf(fields),
+      // A request can have several alarms.
+      ...(id !== '' && { flagged: { kind: 'lines', log: 'lts', ids: [requestKey(id)] } as const }),
       evidence: attack === null ? undefined : [judgement(rule, attack, `attack ${name.slice(0, 64)}`)],
     };
-    return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
+    return { kind: 'record', record };
   },
 };
 

@@ -1,8 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { outcomes } from '../../../fixtures/read-fixture.ts';
+import { withoutSameRequest } from '../../cli/explain.ts';
+import { FlaggedRequests } from '../../store/flagged-requests.ts';
 import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
-import { PushedRequests, RecentRequests } from './transactions.ts';
+import type { Parsed } from './format.ts';
 
 /** A matched rule in the error log of Apache. */
 function match(id: string, rule: string, at = 0): string {
@@ -28,10 +30,12 @@ function audit(id: string, ...rules: string[]): string {
 
 const reading = () => {
   const reader = createReader({ format: 'auto' });
+  const requests = new FlaggedRequests(0, () => undefined);
+  const counted = (parsed: Parsed[]) => outcomes(parsed.map((each) => withoutSameRequest(each, requests)));
   return {
     reader,
-    read: (...lines: string[]) => outcomes(lines.flatMap((line) => reader.read(line, 0))),
-    flush: (before?: number) => outcomes(reader.flush(before)),
+    read: (...lines: string[]) => counted(lines.flatMap((line) => reader.read(line, 0))),
+    flush: (before?: number) => counted(reader.flush(before)),
   };
 };
 
@@ -54,7 +58,7 @@ describe('the rules of one request', () => {
     read(match('a', '941100'));
     expect(flush()).toEqual(['xss']);
     expect(read(match('a', '942100'))).toEqual([]);
-    expect(flush()).toEqual([]);
+    expect(flush()).toEqual(['same_request']);
   });
 
   test('that make it an attack count even after a verdict that did not', () => {
@@ -72,8 +76,9 @@ describe('the rules of one request', () => {
 
   test('are one attack even if they arrive slowly', () => {
     const { read, flush } = reading();
-    expect(read(match('a', '942100'), match('a', '942110', 11), match('a', '949110', 60))).toEqual(['sqli']);
-    expect(flush()).toEqual([]);
+    const lines = [match('a', '942100'), match('a', '942110', 11), match('a', '949110', 60)];
+    expect(read(...lines)).toEqual(['sqli', 'same_request']);
+    expect(flush()).toEqual(['same_request']);
   });
 
   test('are complete when none has arrived for a while in a followed log', () => {
@@ -122,7 +127,7 @@ describe('one request in two logs of the same stream', () => {
   test('counts once if the audit log came first', () => {
     const { read, flush } = reading();
     expect(read(audit('a', '941100'), match('a', '942100'))).toEqual(['xss']);
-    expect(flush()).toEqual([]);
+    expect(flush()).toEqual(['same_request']);
   });
 
   test('counts once if the error log was counted before the audit log came', () => {
@@ -355,7 +360,7 @@ describe('a rule 980130 that says that the score was exceeded', () => {
     read(match('a', '949110'), scores('a'), match('b', '942100'), match('b', '949110'), scores('b'));
     expect(flush()).toEqual(['xss', 'sqli']);
     read(scores('a'), scores('b'));
-    expect(flush()).toEqual([]);
+    expect(flush()).toEqual(['same_request', 'same_request']);
   });
 });
 
@@ -435,21 +440,4 @@ test('a reader restored from its state continues as if nothing had happened', ()
       expect(second.state()).toBe(straight.state());
     }),
   );
-});
-
-test('a failed push removes what it added, and keeps what earlier pushes added', () => {
-  const all = new RecentRequests([['earlier', 1, ['nginx-error']]]);
-  const push = new PushedRequests(all);
-  push.set('earlier', { time: 1, formats: ['nginx-error', 'modsecurity3-json'] });
-  push.set('new', { time: 2, formats: [] });
-  push.set('new', { time: 3, formats: [] });
-  const other = new PushedRequests(all);
-  other.set('both', { time: 4, formats: [] });
-  push.set('both', { time: 5, formats: [] });
-  other.set('both', { time: 6, formats: [] });
-  push.rollback();
-  expect(all.entries()).toEqual([
-    ['earlier', 1, ['nginx-error']],
-    ['both', 6, []],
-  ]);
 });

@@ -1,14 +1,20 @@
 /**
- * Joins what firewalls log about a request, by its ID. A flagged request is one attack, however many rules matched,
- * however many lines report it, and whether an error log, an audit log or both do.
+ * Joins what firewalls log about a request, by its ID. A flagged request is one attack, however many rules matched and
+ * however many lines report it. If lines come late or in another log, the store notices (store/flagged-requests.ts).
  */
+import { createHash } from 'node:crypto';
 import { copyOf } from '../../copy-of.ts';
-import { type AttackDetails, normalRule } from '../../event.ts';
+import {
+  type AttackDetails,
+  type FlaggedRequest,
+  normalRule,
+  requestKey,
+  URL_BYTES_MAX,
+} from '../../event.ts';
 import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
 import {
   type LineRange,
   type LogFormat,
-  type LogRecord,
   type Parsed,
   type RuleMatch,
   requestRecord,
@@ -19,10 +25,6 @@ import {
 const OPEN_MAX = 128;
 /** Requests that are older, by the time in the log, are complete. */
 const OPEN_MS_MAX = 10_000;
-/** Counted requests, so that a late line or another log in the same stream does not count them again. */
-const COUNTED_MAX = 512;
-/** Records of one request are at most this far apart, by the time in the log. (Some servers reuse IDs.) */
-const SAME_MS_MAX = 300_000;
 /** More distinct rules than a real request matches. */
 const RULES_MAX = 32;
 /** A line without an ID belongs to a request on its connection if that got a line this recently. */
@@ -52,66 +54,36 @@ interface OpenRequest {
   lines?: LineRange;
 }
 
-/** A counted request, and the formats that have a complete record of it. */
-interface Counted {
-  time: number;
-  formats: readonly LogFormat[];
-}
-
 /** Plain data, to continue in another process. */
 export interface TransactionsState {
   open: OpenRequest[];
-  /** Older versions wrote no formats. */
-  counted: [id: string, time: number, formats?: readonly LogFormat[]][];
 }
 
 export class Transactions {
   readonly #overrides: Overrides;
   /** Open requests, in the order of their last lines. */
   readonly #open = new Map<string, OpenRequest>();
-  readonly #counted: CountedRequests;
 
-  constructor(
-    overrides: Overrides,
-    state?: TransactionsState,
-    counted: CountedRequests = new RecentRequests(state?.counted),
-  ) {
+  constructor(overrides: Overrides, state?: TransactionsState) {
     this.#overrides = overrides;
     for (const open of state?.open ?? []) this.#open.set(keyOf(open), open);
-    this.#counted = counted;
   }
 
   /** Adds a request with a complete record. */
   addComplete(format: LogFormat, transaction: Transaction): Parsed {
     const { time, host, rules, request = false } = transaction;
     const id = shortened(transaction.id);
-    const counted = this.#countedRequest(id, time);
-    // A log has one record per request: a second record with the same ID is another request.
-    if (counted !== undefined && !counted.formats.includes(format)) {
-      this.#remember(id, counted.time, [...counted.formats, format]);
-      // The attack was counted from another log of the same firewall; the request was not.
-      if (request) return { kind: 'record', record: requestRecord(time, host), format };
-      return { kind: 'dropped', reason: 'same_request', format };
-    }
     // The error log may have more rules: an audit log can be configured without them.
     const open = this.#openWithId(id);
     if (open !== undefined) this.#open.delete(keyOf(open));
     const judgements = open?.judgements ?? [];
     const details = mergeDetails(transaction.details, open?.details);
     for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
-    const parsed = this.#finish({ id, format, time, host, judgements, details }, [format]);
+    const parsed = this.#finish({ id, format, time, host, judgements, details }, 'record');
     if (!request) return parsed;
     const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
     record.request = true;
     record.evidence = judgements;
-    return { kind: 'record', record, format };
-  }
-
-  /** Adds a finished record, unless its request has been counted. */
-  addRecord(format: LogFormat, id: string, record: LogRecord): Parsed {
-    const key = shortened(id);
-    if (this.#countedRequest(key, record.time)) return { kind: 'dropped', reason: 'same_request', format };
-    this.#remember(key, record.time);
     return { kind: 'record', record, format };
   }
 
@@ -121,7 +93,6 @@ export class Transactions {
     const id = shortened(match.id);
     const connection = shortened(match.connection);
     const complete = this.#close((open) => open.written < written - OPEN_MS_MAX);
-    if (this.#countedRequest(id, time)) return complete;
     const found = this.#find({ ...match, id, connection });
     const open = found ?? {
       id: copyOf(id),
@@ -174,12 +145,12 @@ export class Transactions {
   }
 
   get hasState(): boolean {
-    return this.#open.size > 0 || this.#counted.hasEntries;
+    return this.#open.size > 0;
   }
 
   state(): TransactionsState | null {
     if (!this.hasState) return null;
-    return { open: [...this.#open.values()], counted: this.#counted.entries() };
+    return { open: [...this.#open.values()] };
   }
 
   /** Finishes open requests, oldest first, up to the first that is not done. */
@@ -194,10 +165,8 @@ export class Transactions {
   }
 
   #finishOpen(open: OpenRequest): Parsed {
-    const { id, format, time, lines } = open;
-    // Another reader of the same source may have counted it in the meantime.
-    if (this.#countedRequest(id, time)) return { kind: 'dropped', reason: 'same_request', format };
-    const parsed = this.#finish(open, []);
+    const { lines } = open;
+    const parsed = this.#finish(open, 'lines');
     return lines === undefined ? parsed : { ...parsed, lines };
   }
 
@@ -222,15 +191,13 @@ export class Transactions {
   }
 
   #finish(
-    request: Pick<OpenRequest, 'id' | 'format' | 'time' | 'host' | 'judgements' | 'details'>,
-    completeFormats: readonly LogFormat[],
+    request: Pick<OpenRequest, 'id' | 'format' | 'time' | 'host' | 'judgements' | 'details' | 'claimedIds'>,
+    kind: 'record' | 'lines',
   ): Parsed {
-    const { id, format, time, host, judgements: evidence } = request;
+    const { format, time, host, judgements: evidence } = request;
     const decision = decide(evidence, request.details?.blocked === true);
     const { category: attack, rule } = decision;
-    // Not remembered: a later rule may make it an attack.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
-    this.#remember(id, time, completeFormats);
     // Sets single fields and does not copy the details: merging objects took 13% of the time of an audit line, copying 5%.
     const details: AttackDetails = request.details ?? {};
     if (rule) details.rule = normalRule(rule);
@@ -242,20 +209,38 @@ export class Transactions {
       attack,
       count: 1,
       details,
+      flagged: flaggedRequest(request, kind),
       evidence,
       decision,
     };
     return { kind: 'record', record, format };
   }
+}
 
-  #countedRequest(id: string, time: number): Counted | undefined {
-    const counted = id === '' ? undefined : this.#counted.get(id);
-    return counted !== undefined && Math.abs(time - counted.time) <= SAME_MS_MAX ? counted : undefined;
-  }
+/** A path of this length may have been cut. A character has up to four bytes. */
+const LONG_PATH_BYTES = URL_BYTES_MAX - 3;
 
-  #remember(id: string, time: number, formats: readonly LogFormat[] = []): void {
-    if (id !== '') this.#counted.set(copyOf(id), { time, formats });
-  }
+function flaggedRequest(
+  {
+    id,
+    format: log,
+    claimedIds = [],
+    details,
+  }: Pick<OpenRequest, 'id' | 'format' | 'claimedIds' | 'details'>,
+  kind: 'record' | 'lines',
+): FlaggedRequest | undefined {
+  const ids = idsOf(id, claimedIds).map((each) => requestKey(shortened(each)));
+  // nginx cuts a line about a long path before the ID. An audit log has the whole record.
+  const isUnnamed = kind === 'record' || ids.length === 0;
+  const unnamed = isUnnamed ? unnamedKey(details?.url) : undefined;
+  if (ids.length === 0 && (kind === 'record' || unnamed === undefined)) return undefined;
+  return { kind: id === '' ? 'forged' : kind, log, ids, ...(unnamed !== undefined && { unnamed }) };
+}
+
+function unnamedKey(path: string | undefined): string | undefined {
+  if (path === undefined || path.length < LONG_PATH_BYTES / 4 || Buffer.byteLength(path) < LONG_PATH_BYTES)
+    return undefined;
+  return `/${createHash('sha256').update(path).digest('base64url').slice(0, 24)}`;
 }
 
 /**
@@ -264,85 +249,6 @@ export class Transactions {
  */
 function isDue(touched: number, before: number, now: number): boolean {
   return touched < before || touched > now;
-}
-
-/** The requests that were counted, by ID. */
-export interface CountedRequests {
-  get(id: string): Counted | undefined;
-  set(id: string, counted: Counted): void;
-  entries(): TransactionsState['counted'];
-  /** Whether there are entries, without making a list. */
-  readonly hasEntries: boolean;
-}
-
-/** Not a BoundedCache: entries also expire by the time in the log, and are saved in insertion order. */
-export class RecentRequests implements CountedRequests {
-  readonly #requests = new Map<string, Counted>();
-
-  constructor(entries: TransactionsState['counted'] = []) {
-    for (const [id, time, formats = []] of entries) this.#requests.set(id, { time, formats });
-  }
-
-  get(id: string): Counted | undefined {
-    return this.#requests.get(id);
-  }
-
-  set(id: string, request: Counted): void {
-    this.#requests.set(id, request);
-    for (const [oldest, counted] of this.#requests) {
-      if (this.#requests.size <= COUNTED_MAX && counted.time >= request.time - SAME_MS_MAX) break;
-      this.#requests.delete(oldest);
-    }
-  }
-
-  /** Undoes `set`, unless the request was counted again since. */
-  restore(id: string, request: Counted, previous: Counted | undefined): void {
-    if (this.#requests.get(id) !== request) return;
-    if (previous === undefined) this.#requests.delete(id);
-    else this.#requests.set(id, previous);
-  }
-
-  get hasEntries(): boolean {
-    return this.#requests.size > 0;
-  }
-
-  entries(): TransactionsState['counted'] {
-    return [...this.#requests].map(([id, { time, formats }]) => [id, time, formats]);
-  }
-}
-
-/** The requests that one push adds to those of its source. Removed again if the push fails. */
-export class PushedRequests implements CountedRequests {
-  readonly #all: RecentRequests;
-  readonly #added: { id: string; request: Counted; previous: Counted | undefined }[] = [];
-
-  constructor(all: RecentRequests) {
-    this.#all = all;
-  }
-
-  get(id: string): Counted | undefined {
-    return this.#all.get(id);
-  }
-
-  set(id: string, request: Counted): void {
-    this.#added.push({ id, request, previous: this.#all.get(id) });
-    this.#all.set(id, request);
-    // Older ones have been evicted from the source.
-    if (this.#added.length >= 2 * COUNTED_MAX) this.#added.splice(0, COUNTED_MAX);
-  }
-
-  rollback(): void {
-    // In reverse, because a request may have been added twice.
-    for (const { id, request, previous } of this.#added.splice(0).reverse())
-      this.#all.restore(id, request, previous);
-  }
-
-  readonly hasEntries = false;
-
-  /** Not part of a reader's state: the readers of a source share them. */
-  entries(): TransactionsState['counted'] {
-    return [];
-  }
 }
 
 /**

@@ -76,6 +76,7 @@ describe('Cloudflare', () => {
       'request',
       'request + cc',
       'request + whiteblackip',
+      'same_request',
       'whiteblackip',
       'cmdi',
     ]);

@@ -1,4 +1,5 @@
 /** The write side: one group of batches in one transaction. */
+import { isDeepStrictEqual } from 'node:util';
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import { dayOf, fromLinkRecord, isLinkCurrent, toLinkRecord } from '../batches.ts';
 import {
@@ -15,6 +16,7 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
+import { countedEvents, FlaggedRequests } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
@@ -48,8 +50,7 @@ import { GroupTopLists, putRecord } from './top-lists.ts';
 class Group {
   readonly counts = new GroupCounts();
   readonly lists: GroupTopLists;
-  /** The hosts of each batch that counts. */
-  readonly scopes = new Map<Batch, Scopes>();
+  readonly #batches: CountedBatches = new Map();
   readonly #horizon: number;
 
   constructor(schema: Schema, room?: { bytes: number }) {
@@ -57,12 +58,12 @@ class Group {
     this.#horizon = metaValue(schema, 'horizon');
   }
 
-  *add(batch: Batch, project: ProjectRecord, scopes: Scopes): Generator<void, void> {
-    this.scopes.set(batch, scopes);
+  *add(batch: Batch, counted: CountedBatch): Generator<void, void> {
+    this.#batches.set(batch, counted);
+    const { project, scopes, events } = counted;
     const owner = { id: batch.project, scope: project.scope };
-    for (const [i, event] of batch.events.entries()) {
+    for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
-      if (event.time < this.#horizon) continue;
       const { time, attack, details, hostId, count } = event;
       const scope = hostId === null ? null : (scopes.get(hostId) ?? null);
       this.counts.add(event, project.scope, scope);
@@ -77,20 +78,32 @@ class Group {
   }
 
   /** Whether exactly these batches count, with the same events. */
-  isCurrent(schema: Schema, counted: ReadonlyMap<Batch, Scopes>): boolean {
-    const isSame = (scopes: Scopes, others: Scopes | undefined) =>
-      others !== undefined && [...scopes].every(([id, scope]) => others.get(id) === scope);
+  isCurrent(schema: Schema, counted: CountedBatches): boolean {
+    const isSame = (one: CountedBatch, other: CountedBatch | undefined) =>
+      other !== undefined &&
+      isDeepStrictEqual(one.sameRequests, other.sameRequests) &&
+      [...one.scopes].every(([id, scope]) => other.scopes.get(id) === scope);
     return (
       metaValue(schema, 'horizon') === this.#horizon &&
       this.lists.isCurrent(schema) &&
-      this.scopes.size === counted.size &&
-      [...counted].every(([batch, scopes]) => isSame(scopes, this.scopes.get(batch)))
+      this.#batches.size === counted.size &&
+      [...counted].every(([batch, one]) => isSame(one, this.#batches.get(batch)))
     );
   }
 }
 
-/** The scopes of hosts by ID; null if the host is not registered. */
-type Scopes = ReadonlyMap<string, number | null>;
+/** What counts of a batch. */
+interface CountedBatch {
+  project: ProjectRecord;
+  /** The scopes of hosts by ID; null if the host is not registered. */
+  scopes: ReadonlyMap<string, number | null>;
+  /** Those since the horizon, without what another log has counted. */
+  events: readonly Event[];
+  /** As in Appended. With the horizon, they determine the events. */
+  sameRequests: readonly number[];
+}
+
+type CountedBatches = Map<Batch, CountedBatch>;
 
 const EVENTS_PER_STEP = 500;
 /** What is kept of a prepared group. Full records have some 100 KB, and a batch can change thousands of them. */
@@ -107,20 +120,39 @@ export function* prepareGroup(
 ): Generator<void, Group> {
   const room = { bytes: PREPARED_BYTES_MAX };
   const group = new Group(schema, room);
+  const horizon = metaValue(schema, 'horizon');
+  /** By source name. A batch sees the requests of those before it. */
+  const requests = new Map<string, FlaggedRequests>();
   for (const batch of batches) {
     const project = schema.projects.get(batch.project);
     if (project === undefined) continue;
-    const source = schema.sources.get([project.scope, batch.source.name]);
+    const { name } = batch.source;
+    const source = schema.sources.get([project.scope, name]);
     const isDuplicate =
       batch.id !== undefined && source && schema.batches.doesExist([source.number, batch.id]);
     if (isDuplicate) continue;
+    const { counted: events, sameRequests } = countedEvents(batch.events, horizon, () => {
+      const known = requests.get(name) ?? openRequests(schema, source?.number ?? NO_NUMBER);
+      requests.set(name, known);
+      return known;
+    });
     const scopes = new Map<string, number | null>();
-    for (const { hostId } of batch.events) if (hostId !== null) hostScope(schema, project, hostId, scopes);
-    yield* group.add(batch, project, scopes);
+    for (const { hostId } of events) if (hostId !== null) hostScope(schema, project, hostId, scopes);
+    yield* group.add(batch, { project, scopes, events, sameRequests });
   }
   yield* group.counts.merge(schema, () => {}, room);
   yield* group.lists.merge(schema, topKeys, () => {});
   return group;
+}
+
+/** The number of a source that does not exist yet. */
+const NO_NUMBER = 0;
+
+export interface AppendLimits {
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys: number;
+  /** How many flagged requests a source remembers. */
+  requestsMax: number;
 }
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
@@ -128,16 +160,15 @@ export function appendGroup(
   schema: Schema,
   batches: readonly Batch[],
   now: number,
-  topKeys: number,
+  { topKeys, requestsMax }: AppendLimits,
   prepared?: Group,
 ): Appended[] {
-  const counted = new Map<Batch, { project: ProjectRecord; scopes: Scopes }>();
+  const counted: CountedBatches = new Map();
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, counted, horizon, now));
-  const scopesOf = new Map(Array.from(counted, ([batch, { scopes }]) => [batch, scopes]));
-  const group = prepared?.isCurrent(schema, scopesOf) ? prepared : new Group(schema);
+  const results = batches.map((batch) => appendBatch(schema, batch, counted, horizon, now, requestsMax));
+  const group = prepared?.isCurrent(schema, counted) ? prepared : new Group(schema);
   if (group !== prepared) {
-    for (const [batch, { project, scopes }] of counted) finish(group.add(batch, project, scopes));
+    for (const [batch, one] of counted) finish(group.add(batch, one));
   }
   countChange(schema);
   const key = Buffer.allocUnsafe(9);
@@ -174,9 +205,10 @@ export function weighBatch({ events }: Batch): number {
 function appendBatch(
   schema: Schema,
   batch: Batch,
-  counted: Map<Batch, { project: ProjectRecord; scopes: Scopes }>,
+  countedBatches: CountedBatches,
   horizon: number,
   now: number,
+  requestsMax: number,
 ): Appended {
   const project = openProject(schema, batch.project);
   const source = openSource(schema, project, batch.project, batch.source);
@@ -189,19 +221,19 @@ function appendBatch(
   let latest = project.latest;
   let withoutHost = 0;
   let unknownHosts = 0;
-  let beforeHorizon = 0;
-  for (const { time, hostId, recordCount = 1 } of batch.events) {
-    if (time < horizon) {
-      beforeHorizon += recordCount;
-      continue;
-    }
+  let requests: FlaggedRequests | null = null;
+  const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(batch.events, horizon, () => {
+    requests = openRequests(schema, source.number);
+    return requests;
+  });
+  for (const { time, hostId, recordCount = 1 } of counted) {
     if (hostId === null || hostScope(schema, project, hostId, scopes) === null) {
       withoutHost += recordCount;
       if (hostId !== null) unknownHosts += recordCount;
     }
     if (time > latest) latest = time;
   }
-  counted.set(batch, { project, scopes });
+  countedBatches.set(batch, { project, scopes, events: counted, sameRequests });
   schema.projects.putSync(batch.project, { ...project, latest });
 
   for (const [id, scope] of scopes) {
@@ -209,9 +241,9 @@ function appendBatch(
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
-  const inTime = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const updated = updateSource(source, batch, inTime, withoutHost);
+  const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
   schema.sources.putSync([project.scope, batch.source.name], updated);
+  if (requests !== null) putRequests(schema, source.number, requests, requestsMax);
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
     const { id, link } = batch;
@@ -219,7 +251,51 @@ function appendBatch(
     if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
     putBatch(schema, source.number, link ? { id, day, link } : { id, day });
   }
-  return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
+  return {
+    kind: 'appended',
+    beforeHorizon,
+    withoutHost,
+    unknownHosts,
+    ...(sameRequests.length > 0 && { sameRequests }),
+  };
+}
+
+function openRequests({ requests, requestNumbers }: Schema, source: number): FlaggedRequests {
+  const latest = requestNumbers.getKeys({
+    start: [source + 1, 0],
+    end: [source, 0],
+    reverse: true,
+    limit: 1,
+  });
+  const [last = [source, 0]] = [...latest];
+  return new FlaggedRequests(last[1], (key) => requests.get([source, key]));
+}
+
+/** Writes the changes, and forgets the oldest requests: at most a few more than were added, because a limit may be lowered. */
+function putRequests(
+  schema: Schema,
+  source: number,
+  { changes, last }: FlaggedRequests,
+  requestsMax: number,
+): void {
+  for (const [key, record] of changes) {
+    const known = schema.requests.get([source, key]);
+    if (known !== undefined && known.number !== record?.number)
+      schema.requestNumbers.removeSync([source, known.number]);
+    if (record === null) schema.requests.removeSync([source, key]);
+    else schema.requests.putSync([source, key], record);
+    if (record !== null && known?.number !== record.number)
+      schema.requestNumbers.putSync([source, record.number], key);
+  }
+  const oldest = schema.requestNumbers.getRange({
+    start: [source, 0],
+    end: [source, last - requestsMax + 1],
+    limit: 2 * changes.size,
+  });
+  for (const { key, value } of [...oldest]) {
+    schema.requestNumbers.removeSync(key);
+    schema.requests.removeSync([source, value]);
+  }
 }
 
 export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {

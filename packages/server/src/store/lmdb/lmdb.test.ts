@@ -45,6 +45,7 @@ async function open(now: () => number, topKeys?: number) {
 
 describe('the embedded store', () => {
   const NOW = Date.UTC(2026, 6, 1);
+  const LIMITS = { topKeys: 100, requestsMax: 100 };
   const DAY_MS = 86_400_000;
   const HOUR_MS = 3_600_000;
   const batch = {
@@ -479,7 +480,7 @@ describe('the embedded store', () => {
     expect(await count([first, first + 3_600_000, first + 7_200_000])).toEqual(Float64Array.of(1, 0));
     const before = lookups.changes.get();
     // Like an append by another process: the change counter that was read before is still cached.
-    schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
+    schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, LIMITS));
     expect(lookups.changes.get()).toBe(before);
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
     expect(await count(edges)).toEqual(Float64Array.of(2, 0, 2));
@@ -501,7 +502,7 @@ describe('the embedded store', () => {
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     const { link: _, ...more } = { ...batch, id: 'more' };
-    schema.root.transactionSync(() => appendGroup(schema, [more], NOW, 100));
+    schema.root.transactionSync(() => appendGroup(schema, [more], NOW, LIMITS));
     lookups.changes.forget();
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
     await schema.root.close();

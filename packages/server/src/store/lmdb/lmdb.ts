@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
+import { FLAGGED_REQUESTS_MAX } from '../flagged-requests.ts';
 import { GroupCommit, ProjectCommits } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
@@ -21,7 +22,15 @@ import {
   sumSeries,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
-import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
+import {
+  type AppendLimits,
+  appendGroup,
+  linksAfter,
+  openProject,
+  prepareGroup,
+  putFollowed,
+  weighBatch,
+} from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
@@ -49,11 +58,13 @@ interface ProjectGroup {
 /** Lighter groups, in microseconds of work, are computed in the transaction itself. */
 const PREPARED_WEIGHT_MIN = 5_000;
 
-/** `topKeys`: how many values a top list keeps per hour, and project or host. */
 export function lmdbStore(
   path: string,
   now: () => number = Date.now,
-  { topKeys = TOP_KEYS_DEFAULT }: { topKeys?: number | undefined } = {},
+  {
+    topKeys = TOP_KEYS_DEFAULT,
+    requestsMax = FLAGGED_REQUESTS_MAX,
+  }: { [K in keyof AppendLimits]?: number | undefined } = {},
 ): Store {
   const schema = openSchema(path);
   const lookups = createLookups(schema);
@@ -93,7 +104,11 @@ export function lmdbStore(
   const commits = new GroupCommit<ProjectGroup, Appended[]>(
     ({ weight }) => weight,
     (groups) =>
-      grow(() => groups.map((group) => appendGroup(schema, group.batches, now(), topKeys, group.prepared))),
+      grow(() =>
+        groups.map(({ batches, prepared }) =>
+          appendGroup(schema, batches, now(), { topKeys, requestsMax }, prepared),
+        ),
+      ),
     (error) => error instanceof StoreNotWritable,
   );
   const appends = new ProjectCommits(async (batches) => {

@@ -14,6 +14,7 @@ import { CHANGES, openSchema, type Schema } from './schema.ts';
 const NOW = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const TOP_KEYS = 4;
+const LIMITS = { topKeys: TOP_KEYS, requestsMax: 1_000 };
 
 describe('a group that is prepared before its transaction', () => {
   let directory: string;
@@ -44,7 +45,7 @@ describe('a group that is prepared before its transaction', () => {
   });
 
   const append = (schema: Schema, batch: Batch, prepared?: Parameters<typeof appendGroup>[4]) =>
-    schema.root.transactionSync(() => appendGroup(schema, [batch], NOW, TOP_KEYS, prepared));
+    schema.root.transactionSync(() => appendGroup(schema, [batch], NOW, LIMITS, prepared));
 
   const attackOf = (hostId: string | null, time: number, value: number): Event => ({
     time,
@@ -91,8 +92,15 @@ describe('a group that is prepared before its transaction', () => {
           host: fc.option(fc.nat(ids.length - 1), { nil: null }),
           time: fc.nat(200).map((n) => NOW + n * 60_000),
           value: fc.nat(9),
+          flagged: fc.option(
+            fc.nat(20).map((id) => ({ kind: 'lines' as const, ids: [`${id}`], log: 'error' })),
+            { nil: undefined },
+          ),
         })
-        .map(({ host, time, value }) => attackOf(host === null ? null : (ids[host] ?? null), time, value));
+        .map(({ host, time, value, flagged }) => ({
+          ...attackOf(host === null ? null : (ids[host] ?? null), time, value),
+          flagged,
+        }));
     const changes = fc.constantFrom('nothing', 'append', 'same batch', 'deleted host', 'horizon');
     fc.assert(
       fc.property(changes, fc.gen(), (change, generate) => {

@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
+import type { RequestRecord } from '../flagged-requests.ts';
 import { HEAD_BYTES } from '../record-bytes.ts';
 import {
   type FollowedPath,
@@ -119,6 +120,9 @@ export function openTables(path: string, readOnly = false) {
     /** The path itself may be longer than a key. */
     followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
+    /** The flagged requests of a source, and their keys by number. */
+    requests: table<RequestRecord, [source: number, key: string]>('requests'),
+    requestNumbers: table<string, [source: number, number: number]>('request-numbers'),
     /** Key: hour, scope (4 bytes each, big endian). */
     topLists: openTable<Buffer, Buffer>('top-lists', {
       encoding: 'binary',

@@ -24,12 +24,19 @@ import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './t
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 
+export interface AppendLimits {
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys: number;
+  /** How many flagged requests a source remembers. */
+  requestsMax: number;
+}
+
 /** All batches are of the same project. */
 export async function appendGroup(
   database: Database,
   batches: readonly Batch[],
   now: number,
-  topKeys: number,
+  limits: AppendLimits,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
   const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
@@ -37,7 +44,7 @@ export async function appendGroup(
     database,
     ['segments', 'rollups', 'top_lists'],
     () => timesOf(counted),
-    (run) => appendLocked(run, batches, counted, now, topKeys),
+    (run) => appendLocked(run, batches, counted, now, limits),
   );
 }
 
@@ -46,7 +53,7 @@ async function appendLocked(
   batches: readonly Batch[],
   expected: GroupCounts,
   now: number,
-  topKeys: number,
+  { topKeys, requestsMax }: AppendLimits,
 ): Promise<Appended[]> {
   const project = batches[0]?.project ?? '';
   const [state, known, rollups, topLists] = await Promise.all([
@@ -55,7 +62,7 @@ async function appendLocked(
     readRollups(run, project, expected),
     readTopLists(run, project, expected.topLists),
   ]);
-  const plan = new GroupPlan(state, known, now);
+  const plan = new GroupPlan(state, known, now, requestsMax);
   const results = batches.map((batch) => plan.add(batch));
   if (plan.isEmpty()) return results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;

@@ -1,8 +1,15 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
-import { countRecords, type Event } from '../../event.ts';
+import type { Event } from '../../event.ts';
 import type { Run } from '../../postgres/database.ts';
 import { dayOf, isLinkCurrent } from '../batches.ts';
+import {
+  countedEvents,
+  FLAGGED_REQUESTS_MAX,
+  FlaggedRequests,
+  keysOf,
+  type RequestRecord,
+} from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { newSource, updateSource } from '../sources.ts';
 import type { Appended, Batch, Source } from '../store.ts';
@@ -44,6 +51,13 @@ export interface Known {
   batches: Set<string>;
   /** Batch IDs, by `batchKey` of the batch before them. */
   after: Map<string, string[]>;
+  /** Flagged requests of the events, by source name. */
+  requests: Map<string, KnownRequests>;
+}
+
+interface KnownRequests {
+  records: Map<string, RequestRecord>;
+  last: number;
 }
 
 function batchKey(source: string, id: string): string {
@@ -64,7 +78,7 @@ export async function readKnown(
   }
   const pairs = [...ids.values()];
   const values = [project, pairs.map(([source]) => source), pairs.map(([, id]) => id)];
-  const [hosts, sources, found, links] = await Promise.all([
+  const [hosts, sources, found, links, requests] = await Promise.all([
     run<{ id: string; number: number }>('SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2)', [
       project,
       [...hostIds],
@@ -88,6 +102,7 @@ export async function readKnown(
        JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.id`,
           values,
         ),
+    readRequests(run, project, batches),
   ]);
   const after = new Map<string, string[]>();
   for (const link of links) {
@@ -99,7 +114,44 @@ export async function readKnown(
     sources: new Map(sources.map(({ name, ...source }) => [name, source])),
     batches: new Set(found.map(({ name, id }) => batchKey(name, id))),
     after,
+    requests,
   };
+}
+
+async function readRequests(
+  run: Run,
+  project: string,
+  batches: readonly Batch[],
+): Promise<Map<string, KnownRequests>> {
+  const known = new Map<string, KnownRequests>();
+  const keys = new Map<string, Set<string>>();
+  for (const { source, events } of batches) {
+    for (const { flagged, time } of events) {
+      if (flagged === undefined) continue;
+      const wanted = keys.get(source.name) ?? new Set();
+      keys.set(source.name, wanted);
+      for (const key of keysOf(flagged, time)) wanted.add(key);
+    }
+  }
+  if (keys.size === 0) return known;
+  const pairs = [...keys].flatMap(([name, wanted]) => Array.from(wanted, (key) => [name, key] as const));
+  const [records, latest] = await Promise.all([
+    run<{ name: string; key: string; number: number; record: Omit<RequestRecord, 'number'> }>(
+      `SELECT k.name, r.key, r.number, r.record FROM unnest($2::text[], $3::text[]) AS k(name, key)
+       JOIN sources s ON s.project = $1 AND s.name = k.name
+       JOIN requests r ON r.project = $1 AND r.source = s.number AND r.key = k.key`,
+      [project, pairs.map(([name]) => name), pairs.map(([, key]) => key)],
+    ),
+    run<{ name: string; last: number }>(
+      `SELECT s.name, (SELECT max(number) FROM requests WHERE project = $1 AND source = s.number) AS last
+       FROM sources s WHERE s.project = $1 AND s.name = ANY($2)`,
+      [project, [...keys.keys()]],
+    ),
+  ]);
+  for (const { name, last } of latest) known.set(name, { records: new Map(), last: last ?? 0 });
+  for (const { name, key, number, record } of records)
+    known.get(name)?.records.set(key, { number, ...record });
+  return known;
 }
 
 /** Decides which batches count. A batch sees the changes of those before it in the group. */
@@ -113,15 +165,18 @@ export class GroupPlan {
   readonly #replaced: [source: string, id: string][] = [];
   readonly #followed = new Map<string, string>();
   readonly #counted: (readonly Event[])[] = [];
+  readonly #requests = new Map<string, FlaggedRequests>();
+  readonly #requestsMax: number;
   /** Every event of every batch counts. */
   isWhole = true;
   latest: number | null;
 
-  constructor(state: ProjectState, known: Known, now: number) {
+  constructor(state: ProjectState, known: Known, now: number, requestsMax = FLAGGED_REQUESTS_MAX) {
     this.#state = state;
     this.#known = known;
     this.#now = now;
     this.latest = state.latest;
+    this.#requestsMax = requestsMax;
   }
 
   add(batch: Batch): Appended {
@@ -134,10 +189,12 @@ export class GroupPlan {
       if (batch.events.length > 0) this.isWhole = false;
       return { kind: isDuplicate ? 'duplicate' : 'conflict' };
     }
-    const { horizon } = this.#state;
-    const isInTime = batch.events.every(({ time }) => time >= horizon);
-    const counted = isInTime ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-    if (!isInTime) this.isWhole = false;
+    const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(
+      batch.events,
+      this.#state.horizon,
+      () => this.#requestsOf(source.name),
+    );
+    if (counted !== batch.events) this.isWhole = false;
     let withoutHost = 0;
     let unknownHosts = 0;
     const reported = this.#sourceHosts.get(source.name) ?? new Set<number>();
@@ -156,7 +213,10 @@ export class GroupPlan {
     this.#counted.push(counted);
     const fresh = newSource(derivedId('source', project, source.name), source);
     const record = this.#changedSources.get(source.name) ?? this.#known.sources.get(source.name)?.record;
-    this.#changedSources.set(source.name, updateSource({ ...fresh, ...record }, batch, counted, withoutHost));
+    this.#changedSources.set(
+      source.name,
+      updateSource({ ...fresh, ...record }, batch, counted, withoutHost, sameRecords),
+    );
     if (batch.followed) {
       const { source: name, path } = batch.followed;
       this.#followed.set(derivedId('path', name, path), JSON.stringify(batch.followed));
@@ -164,10 +224,18 @@ export class GroupPlan {
     if (id !== undefined) this.#addBatch(batch, id, dayOf(newest));
     return {
       kind: 'appended',
-      beforeHorizon: countRecords(batch.events) - countRecords(counted),
+      beforeHorizon,
       withoutHost,
       unknownHosts,
+      ...(sameRequests.length > 0 && { sameRequests }),
     };
+  }
+
+  #requestsOf(source: string): FlaggedRequests {
+    const { records, last } = this.#known.requests.get(source) ?? { records: new Map(), last: 0 };
+    const requests = this.#requests.get(source) ?? new FlaggedRequests(last, (key) => records.get(key));
+    this.#requests.set(source, requests);
+    return requests;
   }
 
   #addBatch(batch: Batch, id: string, day: number): void {
@@ -262,9 +330,42 @@ export class GroupPlan {
         ),
       );
     }
+    for (const [name, requests] of this.#requests)
+      writes.push(...writeRequests(run, project, numberOf(name), requests, this.#requestsMax));
     for (const [id, record] of this.#followed) writes.push(putFollowedPath(run, project, id, record));
     return writes;
   }
+}
+
+/** Writes the changes, and forgets the oldest requests. */
+function writeRequests(
+  run: Run,
+  project: string,
+  source: number,
+  { changes, last }: FlaggedRequests,
+  requestsMax: number,
+): Promise<unknown>[] {
+  const kept = [...changes].flatMap(([key, record]) => (record === null ? [] : [{ key, record }]));
+  // Deleted first, because a request that is remembered again gets another number.
+  return [
+    run('DELETE FROM requests WHERE project = $1 AND source = $2 AND (key = ANY($3) OR number <= $4)', [
+      project,
+      source,
+      [...changes.keys()],
+      last - requestsMax,
+    ]),
+    run(
+      `INSERT INTO requests (project, source, key, number, record)
+       SELECT $1, $2, key, number, record::json FROM unnest($3::text[], $4::bigint[], $5::text[]) AS r(key, number, record)`,
+      [
+        project,
+        source,
+        kept.map(({ key }) => key),
+        kept.map(({ record }) => record.number),
+        kept.map(({ record: { number: _, ...record } }) => JSON.stringify(record)),
+      ],
+    ),
+  ];
 }
 
 interface BatchRow {

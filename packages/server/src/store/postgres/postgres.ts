@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
+import { FLAGGED_REQUESTS_MAX } from '../flagged-requests.ts';
 import { ProjectCommits } from '../group-commit.ts';
 import {
   type CategorySeries,
@@ -30,10 +31,12 @@ interface PostgresOptions extends DatabaseOptions {
   mayMigrate: boolean;
   /** How many values a top list keeps per hour, and project or host. */
   topKeys?: number | undefined;
+  /** How many flagged requests a source remembers. */
+  requestsMax?: number | undefined;
 }
 
 export function postgresStore(options: PostgresOptions, now: () => number = Date.now): Store {
-  const { topKeys = TOP_KEYS_DEFAULT } = options;
+  const { topKeys = TOP_KEYS_DEFAULT, requestsMax = FLAGGED_REQUESTS_MAX } = options;
   const database = new Database(options);
   const counter = new Counter(database, now);
   let closed = false;
@@ -63,7 +66,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   const commits = new ProjectCommits((batches) =>
-    noteWrites(() => appendGroup(database, batches, now(), topKeys)),
+    noteWrites(() => appendGroup(database, batches, now(), { topKeys, requestsMax })),
   );
 
   async function seriesByCategory(

@@ -149,6 +149,14 @@ const TOP_LIST_TABLES = `
   ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
 `;
 
+export const REQUEST_TABLES = `
+  -- Flagged requests, numbered by source in the order in which they were remembered.
+  CREATE TABLE requests (
+    project text COLLATE "C", source int, key text COLLATE "C", number bigint NOT NULL, record json NOT NULL,
+    PRIMARY KEY (project, source, key), UNIQUE (project, source, number)
+  ) WITH (fillfactor = 80);
+`;
+
 const COUNT_TABLES = `
   CREATE TABLE segments (
     project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
@@ -164,7 +172,7 @@ const COUNT_TABLES = `
 `;
 
 /** The statements that lead to version 1, from 1 to 2, and so on. */
-const UPGRADES = [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES];
+const UPGRADES = [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES, REQUEST_TABLES];
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {

@@ -1,0 +1,160 @@
+/**
+ * Which flagged requests a source has counted. Several logs may report the same request, in any order and hours apart: the
+ * first of them counts. docs/decisions/0033-one-request-in-several-logs.md
+ */
+import type { Event, FlaggedRequest } from '../event.ts';
+
+/** Per source. The oldest are forgotten first. In the embedded store, a request takes about 100 bytes. */
+export const FLAGGED_REQUESTS_MAX = 1_000_000;
+
+/** Records of one request are at most this far apart, by the time in the log: some servers and clients reuse IDs. */
+const SAME_MS_MAX = 300_000;
+
+/** Records without an ID are paired within this time and the time next to it. */
+const UNNAMED_MS = 60_000;
+
+/** What a store keeps by ID, or by another key if a log lost the ID. */
+export interface RequestRecord {
+  /** Requests are numbered in the order in which the source remembered them. */
+  number: number;
+  time: number;
+  /** The logs with one record per request that have this one. */
+  logs: readonly string[];
+  /** Other IDs in its lines: all but one are forged. */
+  others?: readonly string[];
+  /** How many records of complete logs wait for lines without an ID; less than 0: how many lines wait for records. */
+  waiting?: number;
+}
+
+/** The requests of a source, with the changes of a transaction, which the store writes at its end. */
+export class FlaggedRequests {
+  readonly #read: (key: string) => RequestRecord | undefined;
+  /** Null if the request is forgotten. */
+  readonly changes = new Map<string, RequestRecord | null>();
+  /** The number of the latest request. */
+  last: number;
+
+  constructor(last: number, read: (key: string) => RequestRecord | undefined) {
+    this.last = last;
+    this.#read = read;
+  }
+
+  /** What counts of an event: all of it, all but the attack, or nothing if another log has counted it. */
+  count<E extends Omit<Event, 'hostId'>>(event: E): E | null {
+    if (event.flagged === undefined || !this.#isKnown(event.flagged, event.time)) return event;
+    return event.request ? { ...event, attack: null, details: undefined, flagged: undefined } : null;
+  }
+
+  #isKnown(request: FlaggedRequest, time: number): boolean {
+    if (request.kind === 'record') return this.#isKnownRecord(request, time);
+    if (request.kind === 'lines') return request.ids.every((id) => this.#isKnownLines(id, time));
+    return request.ids.length > 0
+      ? this.#isKnownForged(request.ids, time)
+      : request.unnamed !== undefined && this.#isPaired(request.unnamed, time, 1);
+  }
+
+  /** A log has one record per request: a second record with the same ID is another request. */
+  #isKnownRecord({ ids, log, unnamed }: FlaggedRequest, time: number): boolean {
+    const [id = ''] = ids;
+    const known = this.#recent(id, time);
+    if (known?.logs.includes(log)) return false;
+    const { number = ++this.last, logs = [], others = [] } = known ?? {};
+    for (const other of others) if (other !== id) this.changes.set(other, null);
+    this.changes.set(id, { number, time: known?.time ?? time, logs: [...logs, log] });
+    return known !== undefined || (unnamed !== undefined && this.#isPaired(unnamed, time, -1));
+  }
+
+  /** Lines with forged IDs prove nothing: without a complete log, they could hide the requests with these IDs. */
+  #isKnownLines(id: string, time: number): boolean {
+    const known = this.#recent(id, time);
+    if (known !== undefined && known.others === undefined) return true;
+    this.changes.set(id, { number: ++this.last, time, logs: [] });
+    return false;
+  }
+
+  /**
+   * If a client may have forged an ID, only a complete log proves that the request was counted: that log has a record of
+   * every request, so the client can hide none of them.
+   */
+  #isKnownForged(ids: readonly string[], time: number): boolean {
+    if (ids.some((id) => (this.#recent(id, time)?.logs.length ?? 0) > 0)) return true;
+    for (const id of ids) {
+      if (this.#recent(id, time) === undefined)
+        this.changes.set(id, { number: ++this.last, time, logs: [], others: ids });
+    }
+    return false;
+  }
+
+  /** Pairs lines without an ID (`side` 1) with records of a complete log (-1). True if the other side was counted. */
+  #isPaired(unnamed: string, time: number, side: 1 | -1): boolean {
+    const period = Math.floor(time / UNNAMED_MS);
+    for (const each of [period, period - 1, period + 1]) {
+      const key = `${unnamed} ${each}`;
+      const known = this.#get(key);
+      if (known === undefined || side * (known.waiting ?? 0) <= 0) continue;
+      this.changes.set(key, { ...known, waiting: (known.waiting ?? 0) - side });
+      return true;
+    }
+    const key = `${unnamed} ${period}`;
+    const { number = ++this.last, waiting = 0 } = this.#get(key) ?? {};
+    this.changes.set(key, { number, time, logs: [], waiting: waiting - side });
+    return false;
+  }
+
+  #recent(id: string, time: number): RequestRecord | undefined {
+    const known = this.#get(id);
+    return known !== undefined && Math.abs(time - known.time) <= SAME_MS_MAX ? known : undefined;
+  }
+
+  #get(key: string): RequestRecord | undefined {
+    const changed = this.changes.get(key);
+    return changed === undefined ? this.#read(key) : (changed ?? undefined);
+  }
+}
+
+/** The keys that a request may have in the store. */
+export function keysOf({ ids, unnamed }: FlaggedRequest, time: number): string[] {
+  if (unnamed === undefined) return [...ids];
+  const period = Math.floor(time / UNNAMED_MS);
+  return [...ids, ...[period, period - 1, period + 1].map((each) => `${unnamed} ${each}`)];
+}
+
+export interface CountedEvents {
+  counted: readonly Event[];
+  beforeHorizon: number;
+  /** Records that do not count, because another record of the same request has been counted. */
+  sameRecords: number;
+  /** As in Appended. */
+  sameRequests: number[];
+}
+
+/** Which events of a batch count. `requests` is called at the first flagged request. */
+export function countedEvents(
+  events: readonly Event[],
+  horizon: number,
+  requests: () => FlaggedRequests,
+): CountedEvents {
+  let known: FlaggedRequests | null = null;
+  const sameRequests: number[] = [];
+  let [beforeHorizon, sameRecords] = [0, 0];
+  /** Null as long as all events count as they are: most batches are not copied. */
+  let counted: Event[] | null = null;
+  for (let i = 0; i < events.length; i++) {
+    // The index is within the length.
+    const event = events[i] as Event;
+    const { recordCount = 1 } = event;
+    let result: Event | null = event;
+    if (event.time < horizon) {
+      result = null;
+      beforeHorizon += recordCount;
+    } else if (event.flagged !== undefined) {
+      known ??= requests();
+      result = known.count(event);
+      if (result !== event) sameRequests.push(i);
+      if (result === null) sameRecords += recordCount;
+    }
+    if (result !== event) counted ??= events.slice(0, i);
+    if (result !== null) counted?.push(result);
+  }
+  return { counted: counted ?? events, beforeHorizon, sameRecords, sameRequests };
+}
