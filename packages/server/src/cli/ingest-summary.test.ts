@@ -83,6 +83,7 @@ function outcomeOf(dropped: Outcome['dropped']): Outcome {
     formats: {},
     requests: 0,
     attacks: {},
+    without_id: 0,
     without_host: 0,
     unregistered_host: 0,
   };

@@ -479,7 +479,9 @@ describe('the embedded store', () => {
     expect(await count([first, first + 3_600_000, first + 7_200_000])).toEqual(Float64Array.of(1, 0));
     const before = lookups.changes.get();
     // Like an append by another process: the change counter that was read before is still cached.
-    schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, 100));
+    schema.root.transactionSync(() =>
+      appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, { topKeys: 100, requestsMax: 100 }),
+    );
     expect(lookups.changes.get()).toBe(before);
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
     expect(await count(edges)).toEqual(Float64Array.of(2, 0, 2));
@@ -501,7 +503,7 @@ describe('the embedded store', () => {
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     const { link: _, ...more } = { ...batch, id: 'more' };
-    schema.root.transactionSync(() => appendGroup(schema, [more], NOW, 100));
+    schema.root.transactionSync(() => appendGroup(schema, [more], NOW, { topKeys: 100, requestsMax: 100 }));
     lookups.changes.forget();
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
     await schema.root.close();
