@@ -1,6 +1,6 @@
 /**
  * Which flagged requests a source has counted. Several logs may report the same request, in any order and hours apart: the
- * first of them counts. docs/decisions/0033-one-request-in-several-logs.md
+ * first of them counts. docs/decisions/0030-one-request-in-several-logs.md
  */
 import type { Event, FlaggedRequest } from '../event.ts';
 
