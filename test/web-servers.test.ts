@@ -126,6 +126,41 @@ async function expectExactCounts(since: number, address: string, ...logs: string
   for (const api of apis) await expectSentCounts(api, since, { cmdi: BLOCKED_COUNT });
 }
 
+/** Paths that nginx logs in lines of more than 2,048 bytes: cut after the ID of the request, and before it. */
+const LONG_PATHS = [
+  `/?q=%3Cscript%3E&x=${'A'.repeat(1_500)}`,
+  `${`/${'A'.repeat(200)}`.repeat(9)}?q=%3Cscript%3E`,
+];
+
+/** Ingests the logs in every order, each time into another project: one attack per refused request, in its category. */
+async function expectOncePerRequest(since: number, { address, ...logs }: WebServer): Promise<void> {
+  await attack(address);
+  for (const path of LONG_PATHS) await sendMany(address, path);
+  const { accessLog, auditLog, errorLog } = logs;
+  const followed = await addProject();
+  follow(followed, accessLog, auditLog, errorLog);
+  await expectSentCounts(followed, since, { xss: LONG_PATHS.length * BLOCKED_COUNT });
+  const orders = [
+    [[accessLog, auditLog, errorLog]],
+    [[errorLog, auditLog, accessLog]],
+    [[accessLog, auditLog], [errorLog]],
+    [[auditLog], [accessLog], [errorLog], [errorLog, auditLog]],
+  ];
+  for (const runs of orders) {
+    const api = await addProject();
+    for (const files of runs)
+      await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, ...files]);
+    await expectSentCounts(api, since, { xss: LONG_PATHS.length * BLOCKED_COUNT });
+  }
+  // The error log alone may have verdicts only, so the categories depend on it; the number of attacks does not.
+  const api = await addProject();
+  for (const file of [errorLog, auditLog, accessLog])
+    await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, file]);
+  const { attacks, requests } = await api.timeline(`from=${since}&to=${Date.now() + 60_000}`);
+  const sent = LONG_PATHS.length * BLOCKED_COUNT;
+  expect([sum(attacks), sum(requests)]).toEqual([ATTACK_COUNT + sent, REQUEST_COUNT + sent]);
+}
+
 describe.skipIf(!NGINX.isInstalled() && process.env.CI !== 'true')(
   `nginx with ModSecurity 3 (needs: ${NGINX.needs})`,
   () => {
@@ -155,6 +190,14 @@ describe.skipIf(!NGINX.isInstalled() && process.env.CI !== 'true')(
       await expectSentCounts(api, since);
     });
 
+    for (const level of ['info', 'error'] as const) {
+      test(`access, audit and error log (level ${level}) in any order: each refused request is one attack`, async () => {
+        const since = Date.now() - 1_000;
+        webServer = await startNginx('JSON', undefined, level);
+        await expectOncePerRequest(since, webServer);
+      });
+    }
+
     test('an error log at the default level has every attack', async () => {
       const since = Date.now() - 1_000;
       const api = await addProject();
@@ -181,6 +224,12 @@ describe.skipIf(!APACHE.isInstalled() && process.env.CI !== 'true')(
       webServer = await startApache('JSON');
       const { address, accessLog, auditLog, errorLog } = webServer;
       await expectExactCounts(since, address, [accessLog, auditLog], [accessLog, errorLog]);
+    });
+
+    test('access, audit and error log in any order: each refused request is one attack', async () => {
+      const since = Date.now() - 1_000;
+      webServer = await startApache('JSON');
+      await expectOncePerRequest(since, webServer);
     });
 
     test('access log and native audit log, followed live', async () => {

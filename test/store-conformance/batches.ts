@@ -1,7 +1,8 @@
 /** Batches: each counts once; chunks of files and followed paths. */
 import { expect, test } from 'vitest';
-import { compareFollowed } from '../../packages/server/src/store/store.ts';
-import { batch, DAY_MS, drawnAt, followed, linked, NOW } from './data.ts';
+import type { FlaggedRequest } from '../../packages/server/src/event.ts';
+import { compareFollowed, type Store } from '../../packages/server/src/store/store.ts';
+import { batch, DAY_MS, drawnAt, followed, linked, NOW, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
 
 export function batchTests({ fresh }: Suite): void {
@@ -28,6 +29,69 @@ export function batchTests({ fresh }: Suite): void {
     expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
     const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
     expect([...requests]).toEqual([1]);
+  });
+
+  test('a flagged request that several logs report counts once per source, in any order', async () => {
+    const record = { kind: 'record', log: 'modsecurity3-json', ids: ['a'] } as const;
+    const lines = { kind: 'lines', log: 'nginx-error', ids: ['a'] } as const;
+    const forged = { kind: 'forged', log: 'nginx-error', ids: ['z', 'a'] } as const;
+    const unnamed = { kind: 'forged', log: 'nginx-error', ids: [], unnamed: '/long' } as const;
+    const long = { ...record, unnamed: '/long' };
+    const other = { ...record, ids: ['b'] };
+    const cases: [FlaggedRequest[], attacks: number][] = [
+      [[record, lines], 1],
+      [[lines, record, lines], 1],
+      [[record, forged], 1],
+      [[forged, record], 1],
+      [[forged, other, { ...record, ids: ['z'] }], 2],
+      [[forged, record, { ...record, ids: ['z'] }], 2],
+      // Without a complete log, forged IDs hide nothing.
+      [[forged, lines, { ...lines, ids: ['z'] }], 3],
+      [[lines, forged], 2],
+      // A complete log has one record per request.
+      [[record, record, lines], 2],
+      [[lines, record, record], 2],
+      [[unnamed, unnamed], 2],
+      [[unnamed, long, unnamed, { ...long, ids: ['b'] }], 2],
+      [[long, { ...long, ids: ['b'] }, unnamed, unnamed, unnamed], 3],
+    ];
+    for (const [requests, attacks] of cases) {
+      const { store } = await fresh();
+      for (const [i, flagged] of requests.entries()) {
+        const event = { ...flaggedAt(NOW + i), flagged };
+        const appended = await store.append(batch('p', [], [event]));
+        expect(appended).toMatchObject({ kind: 'appended' });
+      }
+      expect(await attacksOf(store), JSON.stringify(requests)).toBe(attacks);
+      const [source] = await store.sources('p');
+      expect([source?.events, source?.dropped.same_request ?? 0]).toEqual([
+        attacks,
+        requests.length - attacks,
+      ]);
+      // The same in one batch, in another source.
+      const { store: joined } = await fresh();
+      const events = requests.map((flagged, i) => ({ ...flaggedAt(NOW + i), flagged }));
+      await joined.append(batch('p', [], events));
+      expect(await attacksOf(joined), JSON.stringify(requests)).toBe(attacks);
+    }
+  });
+
+  test('a known flagged request still counts as a request, and is reported by its index', async () => {
+    const { store } = await fresh();
+    const flagged = { kind: 'lines', log: 'caddy', ids: ['a'] } as const;
+    const again = { ...flaggedAt(NOW + 1), request: true, flagged };
+    await store.append(batch('p', [], [{ ...flaggedAt(NOW), flagged }]));
+    expect(await store.append(batch('p', [], [drawnAt(NOW), again]))).toMatchObject({ sameRequests: [1] });
+    const { requests, attacks } = await store.series({ project: 'p', edges: [0, NOW + 10] });
+    expect([...requests, ...attacks]).toEqual([2, 1]);
+    // The same ID much later, in another source, and in another project are other requests.
+    await store.append(batch('p', [], [{ ...flaggedAt(NOW + 400_000), flagged }]));
+    await store.append({
+      ...batch('p', [], [{ ...flaggedAt(NOW), flagged }]),
+      source: { name: 'another', format: 'caddy' },
+    });
+    await store.append(batch('q', [], [{ ...flaggedAt(NOW), flagged }]));
+    expect(await attacksOf(store)).toBe(3);
   });
 
   test('chunks of a file are found by their predecessor', async () => {
@@ -98,4 +162,13 @@ export function batchTests({ fresh }: Suite): void {
     expect(await store.followedPaths('p')).toEqual([other, second, long].sort(compareFollowed));
     expect(await store.followedPaths('q')).toEqual([]);
   });
+}
+
+function flaggedAt(time: number): RandomEvent {
+  return { time, host: null, request: false, attack: 'sqli', count: 1 };
+}
+
+async function attacksOf(store: Store): Promise<number> {
+  const { attacks } = await store.series({ project: 'p', edges: [0, NOW + 1_000_000] });
+  return attacks[0] ?? 0;
 }

@@ -20,7 +20,6 @@ export const CACHES = {
   queries: 'parsed parameters of repeated queries',
   rate_limits: 'users with their rate of requests and changes',
   reader_states: 'parts of records from earlier pushes',
-  recent_requests: 'the latest requests of pushed sources',
   responses: 'responses to queries that were requested again',
   roles: 'roles of users in projects',
   selections: 'hosts of repeated queries (embedded store)',

@@ -99,7 +99,8 @@ export const ingestCommand = command({
       const summary = new IngestSummary(io, { ...limits, freedBefore });
       const errors: UserError[] = [];
       try {
-        for (const file of await errorLogsLast(files)) {
+        const { others, errorLogs } = await byKind(files);
+        for (const file of [...others, ...errorLogs]) {
           const error = await ingestOne(file, ingest, store, pipeline, parsers, left, summary, io);
           if (error !== null) errors.push(error);
         }
@@ -133,9 +134,9 @@ export const followCommand = command({
         freedBefore: state?.freedBefore,
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
-      const ordered = await errorLogsLast(files);
+      const { others, errorLogs } = await byKind(files);
       const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      const followers = ordered.map((path) => {
+      const startFollowing = (path: string, caughtUp?: () => void) => {
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
         const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
         const counted = (outcome: Outcome) => {
@@ -145,10 +146,15 @@ export const followCommand = command({
         };
         if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
         const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
-        return followOne(new Follower(options), path, io);
-      });
+        return followOne(new Follower(options), path, io, caughtUp);
+      };
+      const followers: Promise<void>[] = [];
+      const caughtUp = others.map(
+        (path) => new Promise<void>((resolve) => followers.push(startFollowing(path, resolve))),
+      );
       notifyReady(io);
-      await Promise.all(followers);
+      await Promise.race([Promise.all(caughtUp), Promise.all(followers)]);
+      await Promise.all([...followers, ...errorLogs.map((path) => startFollowing(path))]);
       summary.print();
       return 0;
     };
@@ -324,12 +330,15 @@ function ingestError(error: unknown, file: string): UserError {
 }
 
 /**
- * Error logs come last: of a request that an audit log reports too, they may have the verdict only, and what comes first
+ * Error logs are read last: of a request that an audit log reports too, they may have the verdict only, and what comes first
  * decides the category.
  */
-async function errorLogsLast(files: readonly string[]): Promise<string[]> {
-  const isLast = await Promise.all(files.map((file) => isErrorLog(file)));
-  return [...files.filter((_, i) => !isLast[i]), ...files.filter((_, i) => isLast[i])];
+async function byKind(files: readonly string[]): Promise<{ others: string[]; errorLogs: string[] }> {
+  const areErrorLogs = await Promise.all(files.map((file) => isErrorLog(file)));
+  return {
+    others: files.filter((_, i) => !areErrorLogs[i]),
+    errorLogs: files.filter((_, i) => areErrorLogs[i]),
+  };
 }
 
 /** By its first lines. A log that cannot be read is reported later. */
@@ -368,7 +377,13 @@ async function readableBytes(file: string): Promise<number> {
   return stats.size;
 }
 
-async function followOne(follower: Follower, path: string, io: Io): Promise<void> {
+/** `caughtUp` is called when the file was read to its end, or cannot be read now. */
+async function followOne(
+  follower: Follower,
+  path: string,
+  io: Io,
+  caughtUp: () => void = () => {},
+): Promise<void> {
   const pause = (ms: number) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
   let problem: string | null = null;
   while (!io.stop.aborted) {
@@ -379,12 +394,16 @@ async function followOne(follower: Follower, path: string, io: Io): Promise<void
         if (missing !== problem) printLine(io.stderr, `wafstat: ${missing ?? `${path}: reading continues`}`);
         problem = missing;
       }
-      if (!hasMore) await pause(POLL_MS);
+      if (!hasMore) {
+        caughtUp();
+        await pause(POLL_MS);
+      }
     } catch (error) {
       // No lines are lost: the position in the file is stored with the counts.
       const found = followProblem(error, path);
       if (found !== problem) printLine(io.stderr, `wafstat: ${found}`);
       problem = found;
+      caughtUp();
       await pause(RETRY_MS);
     }
   }

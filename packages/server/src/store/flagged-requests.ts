@@ -1,11 +1,11 @@
 /**
  * Which flagged requests a source has counted. Several logs may report the same request, in any order and hours apart: the
- * first of them counts. docs/decisions/0033-one-request-in-several-logs.md
+ * first of them counts. docs/decisions/0030-one-request-in-several-logs.md
  */
 import type { Event, FlaggedRequest } from '../event.ts';
 
-/** Per source. The oldest are forgotten first. In the embedded store, a request takes about 100 bytes. */
-export const FLAGGED_REQUESTS_MAX = 1_000_000;
+/** Per source. The oldest are forgotten first. In the embedded store, a request takes 380 bytes and 25 µs. */
+export const FLAGGED_REQUESTS_MAX = 500_000;
 
 /** Records of one request are at most this far apart, by the time in the log: some servers and clients reuse IDs. */
 const SAME_MS_MAX = 300_000;
