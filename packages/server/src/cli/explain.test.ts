@@ -378,9 +378,9 @@ describe('categories', () => {
   test('prints the whole table, as text and as JSON', async () => {
     const { out } = await run(['categories']);
     for (const word of [
-      'version 2',
+      'version 3',
       '200002',
-      '4. The category with the most points wins.',
+      '4. A webshell rule among them wins; otherwise the category with the most points does.',
       '942xxx',
       'attack-sqli',
       'REQUEST-930-APPLICATION-ATTACK-LFI',
@@ -391,7 +391,7 @@ describe('categories', () => {
     }
     const table = JSON.parse((await run(['categories', '--json'])).out);
     expect(table).toMatchObject({
-      version: 2,
+      version: 3,
       points: { critical: 5 },
       custom_rule: 'custom',
       overrides: [],
