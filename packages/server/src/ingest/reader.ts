@@ -10,7 +10,7 @@ import {
   type Parsed,
   type Reading,
 } from './formats/format.ts';
-import { asObject, parseJsonLine } from './formats/json.ts';
+import { asObject, beginsWithJsonString, parseJsonLine } from './formats/json.ts';
 import { modsecurity3Json, pickModsecurity3 } from './formats/modsecurity-json.ts';
 import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
@@ -392,9 +392,10 @@ function inWrapper(parsed: Parsed, wrapper: Wrapper | null): Parsed {
 
 /**
  * JSON, or one line of JSON that is printed over several. A bracket may also begin a line of Apache's error log, or an
- * IPv6 address before an access line.
+ * IPv6 address before an access line; a quote may also begin a header before an access line.
  */
 function looksLikeJson(line: string, first: number): boolean {
-  if (first === 0x7b || first === 0x7d || first === 0x5d || first === 0x22) return true;
+  if (first === 0x7b || first === 0x7d || first === 0x5d) return true;
+  if (first === 0x22) return beginsWithJsonString(line);
   return first === 0x5b && (line.length === 1 || /^\[\s*[{["\]]/.test(line));
 }

@@ -16,6 +16,8 @@ import { envoy, haproxy, nginxProxyManager, traefik } from './proxies.ts';
 
 /** Except ModSecurity's native audit log, which has multi-line records: see modsecurity-native.ts. */
 export const TEXT_FORMATS: readonly TextFormat[] = [
+  // First: the client chooses the text in the quotes, which may look like any other format.
+  { ...access, recognizes: (line) => line.startsWith('"') },
   caddyText,
   naxsi,
   nginxError,
