@@ -100,6 +100,8 @@ export class AccessLines {
     if (!canStartField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
     // CloudFront: a tab after a date, or after seconds or milliseconds.
     if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
+    // IIS: a space after a date.
+    if (bytes[start + 10] === SPACE && bytes[start + 4] === DASH && bytes[start + 7] === DASH) return false;
     const client = words.wordEnd(start, end) + 1;
     // AWS load balancers: the second field is a date.
     if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;

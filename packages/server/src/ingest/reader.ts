@@ -153,7 +153,8 @@ export class LineReader {
     if (inner.isGuess && parsed.every(hasNoFormat) && (parsed.length > 0 || isEmpty)) {
       const whole = this.#readLine(line, origin, now);
       // Empty: the line is part of a record that is not complete yet.
-      if (whole.length === 0 || !whole.every(hasNoFormat)) return whole;
+      // Strings of JSON that is printed over several lines look like CSV.
+      if (whole.length === 0 || inner.wrapper === 'csv' || !whole.every(hasNoFormat)) return whole;
     }
     return parsed.map((each) => inWrapper(each, inner.wrapper));
   }
@@ -230,7 +231,7 @@ export class LineReader {
 
   #readText(line: string, now: number): Parsed[] {
     for (const format of this.#textFormats) {
-      if (!this.#recognize || format.recognizes(line)) {
+      if (!this.#recognize || format.recognizes(line, this.#context)) {
         return this.#parsed(format.name, format.parse(line, this.#context), now);
       }
     }
@@ -261,7 +262,7 @@ export class LineReader {
     for (const format of this.#jsonFormats) {
       // A client that writes a line into an error log must not be able to count a million attacks with it.
       if (this.#recognize && this.#mixed && format.name === 'events') continue;
-      if (!this.#recognize || format.recognizes(fields)) {
+      if (!this.#recognize || format.recognizes(fields, this.#context)) {
         return this.#parsed(format.name, format.parse(fields, this.#context), now);
       }
     }

@@ -26,6 +26,8 @@ export const LOG_FORMATS = [
   'azure-waf',
   'cloud-armor',
   'envoy',
+  'iis',
+  'zoraxy',
   'traefik',
   'haproxy',
   'naxsi',
@@ -124,7 +126,7 @@ interface Format<T> {
   name: LogFormat;
   traits: readonly Trait<T>[];
   /** A cheap check: `parse` may still reject the line. */
-  recognizes(value: T): boolean;
+  recognizes(value: T, context: Context): boolean;
   parse(value: T, context: Context): Reading;
 }
 

@@ -61,10 +61,10 @@ function isFragment(line: string): boolean {
   return beginsWithJsonString(line) || ['}', ']'].includes(first) || ['{', '[', ','].includes(last);
 }
 
-/** A string in JSON is a key or a value, so that a colon, a comma or nothing follows it. (`::1` is an address.) */
+/** A string in JSON is a key or a value, so that a colon follows it, or at most a comma. (`::1` is an address.) */
 export function beginsWithJsonString(line: string): boolean {
   const end = line.startsWith('"') ? closingQuote(line, 1) : -1;
-  return end !== -1 && /^\s*(?::(?!:)|,|$)/.test(line.slice(end + 1));
+  return end !== -1 && /^\s*(?::(?!:)|,?$)/.test(line.slice(end + 1));
 }
 
 /** The first quote without a backslash that escapes it; -1 if there is none. */
