@@ -262,7 +262,7 @@ export class LineReader {
     for (const format of this.#jsonFormats) {
       // A client that writes a line into an error log must not be able to count a million attacks with it.
       if (this.#recognize && this.#mixed && format.name === 'events') continue;
-      if (!this.#recognize || format.recognizes(fields, this.#context)) {
+      if (!this.#recognize || format.recognizes(fields)) {
         return this.#parsed(format.name, format.parse(fields, this.#context), now);
       }
     }

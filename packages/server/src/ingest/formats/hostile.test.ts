@@ -351,7 +351,7 @@ const LONG: Record<string, string> = {
   'values of IIS': `2026-07-01 10:20:30 ${'a '.repeat(LENGTH / 2 - 50)}`,
   'quotes of Envoy': `[2026-07-01T10:20:30.456Z] "GET / HTTP/1.1" 200 RL ${'"'.repeat(LENGTH - 100)}`,
   'origins of Zoraxy': `[2026-07-01 10:20:30.456123] [router:x] ${' [origin:x'.repeat(LENGTH / 10 - 50)}`,
-  'quoted headers': `"${'\\\\"'.repeat(LENGTH / 2 - 50)}`,
+  'quoted headers': `"${'\\\\"'.repeat(LENGTH / 3 - 50)}`,
   'captures of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 {${'a'.repeat(LENGTH - 200)}`,
   'quotes of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 ${'"'.repeat(LENGTH - 200)}`,
   'timers of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0${'/0'.repeat(LENGTH / 2 - 50)}`,
