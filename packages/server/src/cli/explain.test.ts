@@ -185,8 +185,8 @@ describe('explain', () => {
       ],
       ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request after the time)'],
       [
-        '192.0.2.7 - - [31/Feb/2026:10:20:30 +0000] "GET / HTTP/1.1" 200',
-        'access (no valid date or time of day in it)',
+        '2026-07-01 10:20:30 10.0.0.1 GET / - 443 - 192.0.2.7 curl/8 - 200 0 0 15',
+        'iis (no #Fields: line before it, with as many names as the line has columns)',
       ],
       ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] after the time)'],
       [
@@ -207,6 +207,8 @@ describe('explain', () => {
         },
       ]);
     }
+    const badTime = '192.0.2.7 - - [31/Feb/2026:10:20:30 +0000] "GET / HTTP/1.1" 200';
+    expect((await run(['explain'], badTime)).out).toContain('not counted (bad_time)');
     expect((await run(['explain'], 'nonsense')).out).not.toContain('nearest');
     const given = await run(['explain', '--format', 'access'], '{"time": 1}');
     expect(given.out).toContain('nearest: access (no ');
@@ -234,6 +236,8 @@ describe('explain', () => {
       '{"time":"2026-07-01T10:20:30Z","category":"ApplicationGatewayPerformanceLog","properties":{}}',
     'cloud-armor': '{"httpRequest":{},"jsonPayload":{}}',
     envoy: '{"authority":"a.example.com","path":"/","response_flags":"-"}',
+    iis: '2026-07-01 10:20:30 10.0.0.1 GET / - 443 - 192.0.2.7 curl/8 - 200 0 0 15',
+    zoraxy: '2026-07-01 [router:host-http] [origin:a.example.com] [client: 192.0.2.7] GET / 200',
     traefik: '{"RequestHost":"a.example.com","RequestPath":"/"}',
     haproxy:
       '192.0.2.7:1 [06/Feb/2026:12:14:14] web web/a 0/0/0/1/2 200 5 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"',
@@ -353,6 +357,15 @@ describe('explain', () => {
     expect(out).toContain('942100: none, override');
   });
 
+  test('prints hosts as they are stored', async () => {
+    const line = (host: string) => `${host} 192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200`;
+    const { out } = await run(['explain'], [line('Shop.Example.com:443'), line('x'.repeat(300))].join('\n'));
+    expect(out).toContain('\n  host  shop.example.com\n');
+    expect(out).toMatch(/\n {2}host {2}x{300} \(not a host name, ignored\)\n/);
+    const [record] = JSON.parse((await run(['explain', '--json'], line('Shop.Example.com:443'))).out);
+    expect(record.host).toBe('shop.example.com');
+  });
+
   test('escapes control characters of the log', async () => {
     const line = JSON.stringify({ time: 8.7e15, host: '\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}' });
     for (const argv of [['explain'], ['explain', '--json']]) {
@@ -367,10 +380,10 @@ describe('explain', () => {
     expect(await run(['explain', join(DIRECTORY, 'none')])).toMatchObject({ status: 1 });
     const file = join(DIRECTORY, 'wrong.json');
     writeFileSync(file, '{"rules": {"1": "x", "y": "xss"}}');
-    const { status, err } = await run(['explain', '--categories', file, '--format', 'iis']);
+    const { status, err } = await run(['explain', '--categories', file, '--format', 'w3c']);
     expect(status).toBe(2);
     expect(err).toMatch(/rule "1" is "x".*"y" is not a rule id/);
-    expect(err).toContain("--format is 'iis'");
+    expect(err).toContain("--format is 'w3c'");
   });
 });
 
@@ -378,9 +391,9 @@ describe('categories', () => {
   test('prints the whole table, as text and as JSON', async () => {
     const { out } = await run(['categories']);
     for (const word of [
-      'version 2',
+      'version 3',
       '200002',
-      '4. The category with the most points wins.',
+      '4. A webshell rule among them wins; otherwise the category with the most points does.',
       '942xxx',
       'attack-sqli',
       'REQUEST-930-APPLICATION-ATTACK-LFI',
@@ -391,7 +404,7 @@ describe('categories', () => {
     }
     const table = JSON.parse((await run(['categories', '--json'])).out);
     expect(table).toMatchObject({
-      version: 2,
+      version: 3,
       points: { critical: 5 },
       custom_rule: 'custom',
       overrides: [],

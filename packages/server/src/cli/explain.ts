@@ -1,5 +1,5 @@
 import { SERVER_OPTIONS } from '../config.ts';
-import { DROP_REASONS } from '../event.ts';
+import { DROP_REASONS, normalHostname } from '../event.ts';
 import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
 import { CompressedInput } from '../ingest/compression.ts';
@@ -182,7 +182,9 @@ function detailLines(parsed: Parsed): string[] {
   if (parsed.kind === 'record') {
     const { time, host, hostId } = parsed.record;
     lines.push(`time  ${isoTime(time)}`);
-    lines.push(`host  ${[host, hostId].filter(Boolean).join(', ') || 'none'}`);
+    const isInvalid = host !== undefined && normalHostname(host) === null;
+    const hosts = [storedHost(host), hostId].filter(Boolean).join(', ') || 'none';
+    lines.push(`host  ${hosts}${isInvalid ? ' (not a host name, ignored)' : ''}`);
   }
   const { fields = [] } = parsed;
   const width = Math.max(...fields.map(([name]) => name.length));
@@ -267,6 +269,11 @@ function jsonPrinter({ stdout }: Io): Printer {
 }
 
 /** The fields of the `events` format, and how the category was chosen. */
-function recordFields({ hostId, details, evidence: _, decision, ...record }: LogRecord): object {
-  return { ...record, host_id: hostId, ...details, decision };
+function recordFields({ host, hostId, details, evidence: _, decision, ...record }: LogRecord): object {
+  return { ...record, host: storedHost(host), host_id: hostId, ...details, decision };
+}
+
+/** In lower case and without the port; unchanged if it is not a host name. */
+function storedHost(host: string | undefined): string | undefined {
+  return host === undefined ? undefined : (normalHostname(host) ?? host);
 }

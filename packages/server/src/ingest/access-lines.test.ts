@@ -183,10 +183,32 @@ const rest = fc.constantFrom(
   ' "\xa0',
 );
 
+/** X-Forwarded-For in quotes, and what looks like it. */
+const quoted = fc.oneof(
+  fc.constantFrom(
+    '"-" ',
+    '"192.0.2.7, 192.0.2.8" ',
+    '"" ',
+    '"\\"" ',
+    '"\\\\" ',
+    '"a""b" ',
+    '"a", ',
+    '"a":',
+    '"a" : ',
+  ),
+  fc
+    .tuple(
+      fc.oneof(host, stamp, fc.constantFrom('[15/Nov/2026:02:20:43 +0000] ')),
+      fc.constantFrom('" ', '"', ' '),
+    )
+    .map(([text, end]) => `"${text}${end}`),
+);
 const accessLine = fc
-  .tuple(fc.option(host), client, ident, user, stamp, rest)
-  .map(([named, ...fields]) =>
-    latin1(`${named === null ? '' : `${named} `}${fields.slice(0, 4).join(' ')}${fields[4]}`),
+  .tuple(fc.option(quoted, { freq: 3 }), fc.option(host), client, ident, user, stamp, rest)
+  .map(([forwarded, named, ...fields]) =>
+    latin1(
+      `${forwarded ?? ''}${named === null ? '' : `${named} `}${fields.slice(0, 4).join(' ')}${fields[4]}`,
+    ),
   );
 
 const realLine = fc.constantFrom(...FIXTURE_LINES);
@@ -365,6 +387,17 @@ test('a virtual host before an X-Forwarded-For list is read from the bytes', () 
     'shop.example.com:443 192.0.2.7, 192.0.2.8 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200';
   expect(taken(latin1(line))).toBe(1);
 });
+
+test.each(['"-" ', '"192.0.2.7, 192.0.2.8" ', '"" ', '"x" shop.example.com:443 ', '"-" ::1, '])(
+  'a line that begins with %s is read from the bytes',
+  async (front) => {
+    const line = latin1(`${front}192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6\n`);
+    expect(taken(Buffer.concat([line, line]))).toBe(2);
+    await expectSameResults(Buffer.concat([line, line]));
+    const { sources } = await resultsOf(line, GIVEN, 'by bytes');
+    expect(sources).toMatchObject([{ events: 1, dropped: {} }]);
+  },
+);
 
 test('a wrapper before an access line is not mistaken for a virtual host', async () => {
   const line = 'shop.example.com 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6';

@@ -12,9 +12,11 @@ const QUOTE = 0x22;
 const COMMA = 0x2c;
 const DASH = 0x2d;
 const SLASH = 0x2f;
+const COLON = 0x3a;
 const LESS_THAN = 0x3c;
 const LETTER_T = 0x54;
 const OPENING_BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
 const CLOSING_BRACKET = 0x5d;
 
 interface AccessLinesOptions {
@@ -48,7 +50,8 @@ export class AccessLines {
   /** The time of the last parsed line, and its offset: consecutive lines often have the same time. */
   #time = Number.NaN;
   #timeAt = -1;
-  /** Where the virtual host of the last parsed line ends; where the line begins if it has none. */
+  /** Where the virtual host of the last parsed line begins and ends. Equal if it has none. */
+  #hostStart = 0;
   #hostEnd = 0;
   /** The number of lines taken. */
   taken = 0;
@@ -67,7 +70,8 @@ export class AccessLines {
     while (at < bytes.length) {
       const end = lineEnd(bytes, at);
       if (!this.#tryParse(at, end)) break;
-      const lines = this.#hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, this.#hostEnd);
+      const isHostless = this.#hostStart === this.#hostEnd;
+      const lines = isHostless ? this.#linesWithoutHost() : this.#linesOf(this.#hostStart, this.#hostEnd);
       if (lines === null) break;
       if (lines.time !== this.#time) {
         this.#flush(lines);
@@ -86,14 +90,18 @@ export class AccessLines {
     for (const lines of this.#hosts.values()) this.#flush(lines);
   }
 
-  /** Sets `#time` and `#hostEnd`. False if the line must be parsed as text. */
-  #tryParse(start: number, end: number): boolean {
+  /** Sets `#time`, `#hostStart` and `#hostEnd`. False if the line must be parsed as text. */
+  #tryParse(lineStart: number, end: number): boolean {
     const words = this.#words;
     const { bytes } = words;
+    const start = bytes[lineStart] === QUOTE ? this.#afterQuoted(lineStart, end) : lineStart;
+    if (start === -1) return false;
     // The first byte excludes JSON, brackets and audit blocks, the fifth error logs.
     if (!canStartField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
     // CloudFront: a tab after a date, or after seconds or milliseconds.
     if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
+    // IIS: a space after a date.
+    if (bytes[start + 10] === SPACE && bytes[start + 4] === DASH && bytes[start + 7] === DASH) return false;
     const client = words.wordEnd(start, end) + 1;
     // AWS load balancers: the second field is a date.
     if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
@@ -121,8 +129,17 @@ export class AccessLines {
     if (!isPlain && !isHost && mayBeWrapped(bytes, start, client)) return false;
     // The name of a host is checked once, not in every line (#linesOf).
     if (!isHost && words.find(SPACE, start, end, OPENING_BRACKET) !== client - 1) return false;
+    this.#hostStart = start;
     this.#hostEnd = isHost ? client - 1 : start;
     return true;
+  }
+
+  /** Where the line continues after a quoted header, or -1. A colon may follow a key of JSON; `::1` is an address. */
+  #afterQuoted(start: number, end: number): number {
+    const { bytes } = this.#words;
+    const after = this.#words.find(QUOTE, start + 1, end, BACKSLASH) + 2;
+    if (after === 1 || after >= end || bytes[after - 1] !== SPACE) return -1;
+    return bytes[after] === COLON && bytes[after + 1] !== COLON ? -1 : after;
   }
 
   #parseTime(at: number): boolean {

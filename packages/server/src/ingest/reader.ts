@@ -10,7 +10,7 @@ import {
   type Parsed,
   type Reading,
 } from './formats/format.ts';
-import { asObject, parseJsonLine } from './formats/json.ts';
+import { asObject, beginsWithJsonString, parseJsonLine } from './formats/json.ts';
 import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
@@ -149,7 +149,8 @@ export class LineReader {
     if (inner.isGuess && parsed.every(hasNoFormat) && (parsed.length > 0 || isEmpty)) {
       const whole = this.#readLine(line, origin, now);
       // Empty: the line is part of a record that is not complete yet.
-      if (whole.length === 0 || !whole.every(hasNoFormat)) return whole;
+      // Strings of JSON that is printed over several lines look like CSV.
+      if (whole.length === 0 || inner.wrapper === 'csv' || !whole.every(hasNoFormat)) return whole;
     }
     return parsed.map((each) => inWrapper(each, inner.wrapper));
   }
@@ -226,7 +227,7 @@ export class LineReader {
 
   #readText(line: string, now: number): Parsed[] {
     for (const format of this.#textFormats) {
-      if (!this.#recognize || format.recognizes(line)) {
+      if (!this.#recognize || format.recognizes(line, this.#context)) {
         return this.#parsed(format.name, format.parse(line, this.#context), now);
       }
     }
@@ -383,9 +384,10 @@ function inWrapper(parsed: Parsed, wrapper: Wrapper | null): Parsed {
 
 /**
  * JSON, or one line of JSON that is printed over several. A bracket may also begin a line of Apache's error log, or an
- * IPv6 address before an access line.
+ * IPv6 address before an access line; a quote may also begin a header before an access line.
  */
 function looksLikeJson(line: string, first: number): boolean {
-  if (first === 0x7b || first === 0x7d || first === 0x5d || first === 0x22) return true;
+  if (first === 0x7b || first === 0x7d || first === 0x5d) return true;
+  if (first === 0x22) return beginsWithJsonString(line);
   return first === 0x5b && (line.length === 1 || /^\[\s*[{["\]]/.test(line));
 }

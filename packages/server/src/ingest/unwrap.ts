@@ -1,10 +1,10 @@
-/** Removes the wrappers of container runtimes, syslog and journald from log lines, and joins lines that they split. */
+/** Removes the wrappers of container runtimes, syslog, journald and CSV from log lines, and joins lines that they split. */
 import type { DropReason } from '../event.ts';
 import { ByteQueue } from './byte-stream.ts';
 import { asObject, asText, type JsonObject, tryParse } from './formats/json.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 
-export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald';
+export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald' | 'csv';
 
 /** The content of one wrapper. */
 interface Unwrapped {
@@ -60,7 +60,7 @@ export class Unwrapper {
     if (wrapped === null) return null;
     const { wrapper, stream, text } = wrapped;
     const origin = `${outer}/${wrapper} ${stream}`;
-    const isGuess = wrapper === 'syslog' || wrapper === 'compose';
+    const isGuess = wrapper === 'syslog' || wrapper === 'compose' || wrapper === 'csv';
     if (text === null) return { wrapper, origin, lines: [], dropped: ['bad_record'], isGuess };
     if (!wrapped.isPart && !this.#parts.has(origin)) {
       return { wrapper, origin, isGuess, ...linesOf(text) };
@@ -167,9 +167,18 @@ interface Wrapped {
 
 function wrappedLine(line: string): Wrapped | null {
   if (line.startsWith('{')) return fromJson(line);
+  if (line.startsWith('"')) return fromCsv(line);
   return (
     fromSyslog5424(line) ?? fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line)
   );
+}
+
+/** `"192.0.2.7 - - [..] ""GET / HTTP/1.1"" 200"`, as exported to CSV. Other columns are ignored. */
+function fromCsv(line: string): Wrapped | null {
+  let end = line.indexOf('"', 1);
+  while (end !== -1 && line[end + 1] === '"') end = line.indexOf('"', end + 2);
+  if (end === -1 || !/^(?:[,;\t]|$)/.test(line.slice(end + 1, end + 2))) return null;
+  return { wrapper: 'csv', stream: '', text: line.slice(1, end).replaceAll('""', '"'), isPart: false };
 }
 
 /** `2026-07-01T12:00:00.123456789Z stdout F line`: P for a part, F for the last one or a whole line. */
@@ -185,10 +194,10 @@ function fromCri(line: string): Wrapped | null {
 
 /**
  * `2026-07-01T12:00:00.123456789Z shop.example.com 192.0.2.7 - - [`: `docker logs -t` puts a time before an access line,
- * which may begin with a virtual host. It is not syslog, where no program has an address as its name.
+ * which may begin with a quoted header or a virtual host. It is not syslog, where no program has an address as its name.
  */
 const TIMESTAMP =
-  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?=(?:\S{1,261} )?(?:[\da-fA-F:.]{3,45}, ){0,16}(?:[\d.]{7,15}|[\da-fA-F:.]{0,44}:[\da-fA-F:.]{0,44}) - \S{1,256} \[)/;
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?=(?:"[^"]{0,1024}" )?(?:\S{1,261} )?(?:[\da-fA-F:.]{3,45}, ){0,16}(?:[\d.]{7,15}|[\da-fA-F:.]{0,44}:[\da-fA-F:.]{0,44}) - \S{1,256} \[)/;
 
 function fromTimestamp(line: string): Wrapped | null {
   const head = TIMESTAMP.exec(line)?.[0];

@@ -164,6 +164,12 @@ describe('a request', () => {
     // `?page=/etc/passwd` names nothing but a file.
     ['lfi', 'tie', '930120', '932160'],
     ['lfi', 'points', '930100', '930110', '930120', '932160'],
+    // Names of Windows commands, such as `time` and `sort`, are words of SQL too.
+    ['sqli', 'tie', '932115', '942240'],
+    ['sqli', 'tie', '932370', '942350'],
+    ['cmdi', 'only', '932115', '932370'],
+    // The page of a web shell has scripts.
+    ['webshell', 'webshell', '941100', '941160', '941250', '955110'],
     ['xss', 'tie', '941100', '942100'],
     ['sqli', 'points', '941100', '942100', '942140'],
     // Strict rules match nearly everything.

@@ -5,13 +5,14 @@ import {
   COUNTING_RULES,
   CRS_TABLE,
   CUSTOM_RULE,
+  DECISIVE,
   PAYLOAD_CATEGORIES,
   POINTS,
   POINTS_WITHOUT_SEVERITY,
   paranoiaLevelOfRule,
   SPECIFIC_CONTEXT,
   SUMS,
-  TIE_WINNERS,
+  TIE_WINNER,
   UNKNOWN_ATTACK,
   WORD_RULES,
 } from './crs-table.ts';
@@ -58,7 +59,17 @@ export interface Classification {
 export type Overrides = ReadonlyMap<string, Category | null>;
 
 /** The step that left one category, see STEPS in crs-table.ts. */
-type DecisionStep = 'only' | 'denied' | 'payload' | 'level' | 'points' | 'tie' | 'sums' | 'verdict' | 'none';
+type DecisionStep =
+  | 'only'
+  | 'denied'
+  | 'payload'
+  | 'level'
+  | 'webshell'
+  | 'points'
+  | 'tie'
+  | 'sums'
+  | 'verdict'
+  | 'none';
 
 export interface Decision {
   category: Category | null;
@@ -180,6 +191,9 @@ function bySteps(matched: readonly Candidate[]): Decision {
 }
 
 function byPoints(lowest: readonly Candidate[], level: number): Decision {
+  const decisive = lowest.filter(({ category }) => category === DECISIVE);
+  if (decisive.length > 0)
+    return decision(decisive, 'webshell', 'A rule found a web shell, which wins over other payload.');
   const sums = new Map<Category, number>();
   for (const { category, points } of lowest) sums.set(category, (sums.get(category) ?? 0) + points);
   const most = Math.max(...sums.values());
@@ -188,13 +202,13 @@ function byPoints(lowest: readonly Candidate[], level: number): Decision {
   if (hasOneCategory(best)) return decision(best, 'points', `It has the most points ${among}: ${most}.`);
   const specific = best.filter(({ rule }) => !WORD_RULES.has(rule));
   const tied = specific.length > 0 ? specific : best;
-  const winner = TIE_WINNERS.find((category) => tied.some((each) => each.category === category));
-  const category = winner ?? tied[0]?.category;
+  const hasWinner = tied.some((each) => each.category === TIE_WINNER);
+  const category = hasWinner ? TIE_WINNER : tied[0]?.category;
   const why = hasOneCategory(tied)
     ? 'the others have only rules that look for words'
-    : winner === undefined
-      ? 'its rule matched first'
-      : `${winner} wins a tie`;
+    : hasWinner
+      ? `${TIE_WINNER} wins a tie`
+      : 'its rule matched first';
   const chosen = tied.filter((each) => each.category === category);
   return decision(chosen, 'tie', `Several categories have ${most} points ${among}, and ${why}.`);
 }

@@ -2,7 +2,7 @@
 import type { Category } from '../../event.ts';
 
 /** Increase it whenever the category of a rule may change. */
-export const TABLE_VERSION = 2;
+export const TABLE_VERSION = 3;
 
 /** The first of these that applies decides the category of a rule. */
 export const EVIDENCE_ORDER = [
@@ -166,8 +166,9 @@ export const STEPS = [
   'Payload categories (webshell, cmdi, sqli, xss, rfi, lfi) win over all others.',
   'Only rules of the lowest paranoia level that matched count. A vuln or robot rule of a lower level than every ' +
     'payload rule wins over them; if the payload rules only count special characters, any rule of a lower level does.',
-  'The category with the most points wins.',
-  'In a tie, webshell and cmdi win, then the rule that matched first. A rule that looks for words (932160) wins no tie.',
+  'A webshell rule among them wins; otherwise the category with the most points does.',
+  'In a tie, cmdi wins, then the rule that matched first. Rules that look for words (932115, 932160, 932161, 932370) ' +
+    'win no tie.',
   'If no rule has a category, the verdict counts: by the sums of CRS (980130, 980170), else as vuln.',
 ] as const;
 
@@ -184,16 +185,22 @@ export const PAYLOAD_CATEGORIES: ReadonlySet<Category> = new Set([
 /** These win over payload rules of a higher paranoia level. `illegal` does not: its rules match too much. */
 export const SPECIFIC_CONTEXT: ReadonlySet<Category> = new Set(['vuln', 'robot']);
 
+/** The page of a web shell has scripts, and the request that plants one has code: those rules match too. */
+export const DECISIVE: Category = 'webshell';
+
 /** In a tie the most severe category wins: code execution includes everything else. */
-export const TIE_WINNERS: readonly Category[] = ['webshell', 'cmdi'];
+export const TIE_WINNER: Category = 'cmdi';
 
 /** Rules that only count special characters ("Restricted SQL Character Anomaly"). */
 export const COUNTING_RULES: ReadonlySet<string> = new Set(
   '942420 942421 942430 942431 942432 942460'.split(' '),
 );
 
-/** Rules that look for words that are also file names: `/etc/passwd` matches 932160. */
-export const WORD_RULES: ReadonlySet<string> = new Set(['932160', '932161']);
+/**
+ * Rules that look for words. Some are also file names: `/etc/passwd` matches 932160. Some are also words of SQL: `sort`
+ * and `time` match 932115, and 932370 of CRS 4.
+ */
+export const WORD_RULES: ReadonlySet<string> = new Set(['932115', '932160', '932161', '932370']);
 
 /** The sums in 980130 and 980170, in the order that decides a tie. */
 export const SUMS: readonly (readonly [category: Category, names: readonly string[]])[] = [

@@ -42,11 +42,26 @@ function matches(pattern: string, name: string): boolean {
 export const LTS = {
   /** Values of `attack`, which may also be one of the 13 categories. */
   attacks: [
-    { category: 'custom', names: ['custom_custom', 'custom_geoip', 'custom_idc_ip'] },
-    { category: 'whiteblackip', names: ['custom_whiteblackip', 'custom_whiteip', 'custom_blackip'] },
+    { category: 'cmdi', names: ['rce'] },
+    { category: 'lfi', names: ['ptr'] },
+    { category: 'custom', names: ['custom_custom'] },
+    {
+      category: 'whiteblackip',
+      names: [
+        'custom_whiteblackip',
+        'custom_whiteip',
+        'custom_blackip',
+        'custom_geoip',
+        'custom_idc_ip',
+        'iprank',
+      ],
+    },
     { category: 'cc', names: ['default_cc'] },
-    { category: 'robot', names: ['anticrawler', 'botm', 'advanced_bot', 'third_bot_river', 'antiscan_*'] },
-    { category: 'vuln', names: ['default', 'leakage', 'followed_action', 'llm_*'] },
+    {
+      category: 'robot',
+      names: ['anticrawler', 'custom_robot', 'botm', 'advanced_bot', 'third_bot_river', 'antiscan_*'],
+    },
+    { category: 'vuln', names: ['default', 'leakage', 'antileakage', 'followed_action', 'llm_*'] },
   ],
   unknown: 'vuln',
 } satisfies VendorTables;

@@ -49,13 +49,57 @@ describe('a request in an access log', () => {
 
 test.each([
   `192.0.2.7 - - [10/Dec/2025:09:25:32] "GET / HTTP/1.1" 200 6`,
-  `192.0.2.7 - - [10/Dec/2025:09:25:99 +0000] "GET / HTTP/1.1" 200 6`,
   `192.0.2.7 - - ${STAMP}`,
   `${STAMP} "GET / HTTP/1.1" 200 6`,
   'hello',
   '',
 ])('%j is not an access line', (line) => {
   expect(read(line)).toEqual([{ kind: 'dropped', reason: 'unknown_format', format: 'none' }]);
+});
+
+describe('a request after a quoted X-Forwarded-For', () => {
+  test.each([
+    [
+      'of several addresses',
+      `"10.5.102.222, 199.96.1.1" 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1 "-" "x"`,
+    ],
+    ['that is empty', `"-" 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1 "-" "x"`],
+    ['and of an IPv6 client', `"-" ::1 - ann ${STAMP} "GET / HTTP/1.1" 200 1`],
+    ['with an escaped quote', `"a\\" b\\\\" 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1`],
+    // The client chooses all of it but its end.
+    ['that holds a time', `"[01/Jan/2020:00:00:00 +0000] " 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1`],
+    ['that holds a line', `"x.example.com ::1 - - [01/Jan/2020:00:00:00 +0000] " ::1 - - ${STAMP} "GET /"`],
+    ['that holds HAProxy', `"x [06/Feb/2009:12:14:14.655] y" 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1`],
+    ['that holds nginx', `"202/07/01 10:20:30 [error] " 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1`],
+  ])('%s', (_, line) => {
+    expect(read(line)).toEqual(record());
+    expect(read(line, 'shop.example.com')).toEqual(record('shop.example.com'));
+  });
+
+  test('has the virtual host that follows it', () => {
+    const line = `"203.0.113.7" shop.example.com:443 10.2.1.185 - - ${STAMP} "GET / HTTP/1.1" 200 1`;
+    expect(read(line)).toEqual(record('shop.example.com:443'));
+  });
+});
+
+test.each([
+  `"log": "192.0.2.7 - - ${STAMP} \\"GET / HTTP/1.1\\" 200 1",`,
+  `"log" : "192.0.2.7 - - ${STAMP} "`,
+  `"192.0.2.7 - - ${STAMP} \\"GET / HTTP/1.1\\" 200 1",`,
+])('%s is a part of JSON', (line) => {
+  expect(read(line)).toEqual([{ kind: 'dropped', reason: 'json_fragment', format: 'none' }]);
+});
+
+test.each([`"a" b`, `"a`, `"a" 192.0.2.7 - - [time] "GET / HTTP/1.1" 200 1`])(
+  '%s is not a part of JSON',
+  (line) => {
+    expect(read(line)).toEqual([{ kind: 'dropped', reason: 'unknown_format', format: 'none' }]);
+  },
+);
+
+test.each(['60', '99'])('second %s is a bad time', (second) => {
+  const line = `192.0.2.7 - - [10/Dec/2025:09:25:${second} +0000] "GET / HTTP/1.1" 200 6`;
+  expect(read(line)).toEqual([{ kind: 'dropped', reason: 'bad_time', format: 'access' }]);
 });
 
 describe('as JSON', () => {

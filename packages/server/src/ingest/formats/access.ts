@@ -1,51 +1,64 @@
 /** Access logs of nginx and Apache: common, combined, with the virtual host in front; and as JSON. */
 import { COMMON_TIME, dropped, field, type JsonFormat, requestReading, type TextFormat } from './format.ts';
-import { asObject, firstText, firstTime, type JsonObject } from './json.ts';
+import { asObject, closingQuote, firstText, firstTime, type JsonObject } from './json.ts';
 import { COMMON_TIME_LENGTH } from './timestamps.ts';
 
 export const access: TextFormat = {
   name: 'access',
   traits: [
-    ['client before the time', (line) => /^[^\s[{]+ /.test(line)],
+    ['client before the time', (line) => /^(?:"[^"]*"|[^\s[{]+) /.test(line)],
     ['time in [dd/Mon/yyyy:HH:MM:SS +zone] form', (line) => COMMON_TIME.test(line)],
     ['quoted request after the time', (line) => /\] "/.test(line)],
   ],
   recognizes: () => true,
   /**
-   * `[host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote: a line that
-   * syslog cut is still a request.
+   * `["x-forwarded-for" ][host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote
+   * of the request: a line that syslog cut is still a request.
    */
   parse(line, { commonTime }) {
-    for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
+    const start = line.startsWith('"') ? quotedEnd(line) : 0;
+    if (start === -1) return UNKNOWN;
+    const client = line.indexOf(' ', start);
+    let reading = UNKNOWN;
+    for (let at = line.indexOf('[', start); at !== -1; at = line.indexOf('[', at + 1)) {
       // The client chooses the user name, which may contain a time, but no quote can follow it.
       if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
       const time = commonTime.parseAt(line, at + 1);
-      if (time === null) continue;
-      const client = line.indexOf(' ');
-      return client < at - 1 ? requestReading(time, virtualHost(line, client, at)) : UNKNOWN;
+      if (time !== null)
+        return client < at - 1 ? requestReading(time, virtualHost(line, start, client, at)) : UNKNOWN;
+      // Second 60, or 30 February.
+      if (client < at - 1 && COMMON_TIME.test(line.slice(at, at + COMMON_TIME_LENGTH + 2)))
+        reading = BAD_TIME;
     }
-    return UNKNOWN;
+    return reading;
   },
 };
+
+/** Where the line continues after a header in quotes, whose content the client chooses; -1 if nothing follows it. */
+function quotedEnd(line: string): number {
+  const end = closingQuote(line, 1);
+  return end !== -1 && line.charCodeAt(end + 1) === SPACE ? end + 2 : -1;
+}
 
 const DASH = 0x2d;
 const SPACE = 0x20;
 const COMMA = 0x2c;
 const UNKNOWN = dropped('unknown_format');
+const BAD_TIME = dropped('bad_time');
 
 /**
  * The second field is nearly always `-`, because identd is unused. If a `-` follows the second field instead, and
  * another field follows that, the line begins with the virtual host. The client may be a list from X-Forwarded-For:
  * `a, b - - [` names no host, `host a, b - - [` does.
  */
-function virtualHost(line: string, firstSpace: number, timeAt: number): string | undefined {
+function virtualHost(line: string, start: number, firstSpace: number, timeAt: number): string | undefined {
   if (line.charCodeAt(firstSpace - 1) === COMMA || isDash(line, firstSpace + 1)) return undefined;
   let clientEnd = line.indexOf(' ', firstSpace + 1);
   while (line.charCodeAt(clientEnd - 1) === COMMA && clientEnd < timeAt) {
     clientEnd = line.indexOf(' ', clientEnd + 1);
   }
   const isHost = isDash(line, clientEnd + 1) && clientEnd + 3 < timeAt;
-  return isHost ? line.slice(0, firstSpace) : undefined;
+  return isHost ? line.slice(start, firstSpace) : undefined;
 }
 
 function isDash(line: string, at: number): boolean {

@@ -15,6 +15,7 @@ import {
   restAfter,
   type TextFormat,
 } from './format.ts';
+import { isW3cHeader, readW3cHeader } from './iis.ts';
 import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
 import { parseEpoch, parseTime } from './timestamps.ts';
 
@@ -188,15 +189,12 @@ export const cloudfrontText: TextFormat = {
     ['tab between the columns', (line) => line.includes('\t')],
     ['date or timestamp as its first column', (line) => CLOUDFRONT_START.test(line)],
   ],
-  recognizes: (line) =>
-    line.startsWith('#Fields: ') || line.startsWith('#Version: ') || CLOUDFRONT_START.test(line),
+  recognizes: (line) => isW3cHeader(line) || CLOUDFRONT_START.test(line),
   parse(line, context) {
-    if (line.startsWith('#Fields: ')) {
-      const names = line.slice('#Fields: '.length, COLUMNS_MAX * COLUMN_LENGTH_MAX).split(/\s+/, COLUMNS_MAX);
-      context.columns = names.map((name) => name.slice(0, COLUMN_LENGTH_MAX));
+    if (isW3cHeader(line)) {
+      readW3cHeader(line, context);
       return { kind: 'header' };
     }
-    if (line.startsWith('#Version: ')) return { kind: 'header' };
     if (!line.includes('\t')) return dropped('unknown_format');
     const columns = context.columns ?? DEFAULT_COLUMNS;
     const values = line.split('\t', columns.length);
@@ -222,10 +220,6 @@ const DEFAULT_FIELDS =
   'date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) ' +
   'cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header';
 const DEFAULT_COLUMNS = DEFAULT_FIELDS.split(' ');
-
-/** Above any real header: the columns are part of the reader's state. */
-const COLUMNS_MAX = 128;
-const COLUMN_LENGTH_MAX = 48;
 
 function cloudfrontRequest(column: (name: string) => string): Reading {
   const time =

@@ -19,7 +19,7 @@ import {
 import { asObject, asText, firstText, firstTime, type JsonObject, lowerText } from './json.ts';
 import { crsRule, isCrsId, namedRule } from './rules.ts';
 
-const TIMES = ['time', 'timeStamp', 'TimeGenerated'];
+const TIMES = ['time', 'timeStamp', 'timestamp', 'TimeGenerated'];
 
 export const azureWaf: JsonFormat = {
   name: 'azure-waf',

@@ -26,6 +26,8 @@ export const LOG_FORMATS = [
   'azure-waf',
   'cloud-armor',
   'envoy',
+  'iis',
+  'zoraxy',
   'traefik',
   'haproxy',
   'naxsi',
@@ -124,13 +126,17 @@ export type Trait<T> = readonly [about: string, test: (value: T) => boolean];
 interface Format<T> {
   name: LogFormat;
   traits: readonly Trait<T>[];
-  /** A cheap check: `parse` may still reject the line. */
-  recognizes(value: T): boolean;
   parse(value: T, context: Context): Reading;
 }
 
-export type TextFormat = Format<string>;
-export type JsonFormat = Format<JsonObject>;
+export interface TextFormat extends Format<string> {
+  /** A cheap check: `parse` may still reject the line. */
+  recognizes(line: string, context: Context): boolean;
+}
+
+export interface JsonFormat extends Format<JsonObject> {
+  recognizes(fields: JsonObject): boolean;
+}
 
 export function dropped(reason: DropReason): Reading {
   return { kind: 'dropped', reason };

@@ -248,7 +248,7 @@ const LOG_RUNS = scaled(30);
 
 /** A header line, which has no result of its own. */
 function isHeader(line: string): boolean {
-  return line.startsWith('#Fields: ') || line.startsWith('#Version: ');
+  return /^#(?:Version|Fields|Software|Date): /.test(line);
 }
 
 describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
@@ -350,6 +350,10 @@ const LONG: Record<string, string> = {
   'columns of CloudFront': `#Fields: ${'a '.repeat(LENGTH / 2 - 50)}`,
   'long columns of CloudFront': `#Fields: ${'a'.repeat(LENGTH - 50)}`,
   'values of CloudFront': `2026-07-01\t10:20:30\t${'a\t'.repeat(LENGTH / 2 - 50)}`,
+  'values of IIS': `2026-07-01 10:20:30 ${'a '.repeat(LENGTH / 2 - 50)}`,
+  'quotes of Envoy': `[2026-07-01T10:20:30.456Z] "GET / HTTP/1.1" 200 RL ${'"'.repeat(LENGTH - 100)}`,
+  'origins of Zoraxy': `[2026-07-01 10:20:30.456123] [router:x] ${' [origin:x'.repeat(LENGTH / 10 - 50)}`,
+  'quoted headers': `"${'\\\\"'.repeat(LENGTH / 3 - 50)}`,
   'captures of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 {${'a'.repeat(LENGTH - 200)}`,
   'quotes of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 ${'"'.repeat(LENGTH - 200)}`,
   'timers of HAProxy': `::1 [01/Jul/2026:10:20:30.100] a a/b 0${'/0'.repeat(LENGTH / 2 - 50)}`,

@@ -57,7 +57,24 @@ export function tryParse(text: string): unknown {
 /** JSON pretty-printed over several lines. */
 function isFragment(line: string): boolean {
   // Not with a pattern, which would search all of a long line for its end.
-  return ['"', '}', ']'].includes(line.charAt(0)) || ['{', '[', ','].includes(line.charAt(line.length - 1));
+  const [first, last] = [line.charAt(0), line.charAt(line.length - 1)];
+  return beginsWithJsonString(line) || ['}', ']'].includes(first) || ['{', '[', ','].includes(last);
+}
+
+/** A string in JSON is a key or a value, so that a colon follows it, or at most a comma. (`::1` is an address.) */
+export function beginsWithJsonString(line: string): boolean {
+  const end = line.startsWith('"') ? closingQuote(line, 1) : -1;
+  return end !== -1 && /^\s*(?::(?!:)|,?$)/.test(line.slice(end + 1));
+}
+
+/** The first quote without a backslash that escapes it; -1 if there is none. */
+export function closingQuote(line: string, from: number): number {
+  for (let at = line.indexOf('"', from); at !== -1; at = line.indexOf('"', at + 1)) {
+    let escapes = at;
+    while (escapes > from && line.charCodeAt(escapes - 1) === BACKSLASH) escapes--;
+    if ((at - escapes) % 2 === 0) return at;
+  }
+  return -1;
 }
 
 const QUOTE = 0x22;

@@ -1,4 +1,4 @@
-/** Access logs of reverse proxies: Envoy, Traefik, HAProxy and Nginx Proxy Manager. */
+/** Access logs of reverse proxies: Envoy, Traefik, HAProxy, Nginx Proxy Manager and Zoraxy. */
 import { attackDetails } from '../../event.ts';
 import { judgement } from '../categories/classify.ts';
 import {
@@ -7,6 +7,8 @@ import {
   field,
   hostOfUrl,
   type JsonFormat,
+  type LogRecord,
+  type Reading,
   requestReading,
   requestRecord,
   restAfter,
@@ -14,7 +16,13 @@ import {
 } from './format.ts';
 import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 import { compilePattern } from './pattern.ts';
-import { COMMON_TIME_LENGTH, parseAnyTime, parseCommonTime } from './timestamps.ts';
+import {
+  COMMON_TIME_LENGTH,
+  parseAnyTime,
+  parseCommonTime,
+  parseLocalTime,
+  parseTime,
+} from './timestamps.ts';
 
 /** Envoy and Istio. A request that a rate limit rejected is also an attack. */
 export const envoy: JsonFormat = {
@@ -24,21 +32,53 @@ export const envoy: JsonFormat = {
   parse(fields, { zone }) {
     const time = parseAnyTime(fields.start_time, zone);
     if (time === null) return dropped('bad_time');
-    const record = requestRecord(
-      time,
-      firstText(fields, ['authority', ':authority', 'requested_server_name']),
-    );
-    // RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service.
-    if (!/(?:^|,)RL(?:,|$)/.test(asText(fields.response_flags))) return { kind: 'record', record };
-    const details = attackDetails({
-      blocked: true,
-      source: firstText(fields, ['downstream_remote_address']),
-      url: firstText(fields, ['path', 'x_envoy_original_path']),
-    });
-    const evidence = [judgement('RL', 'cc', 'Envoy refused the request: rate limit')];
-    return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
+    const host = firstText(fields, ['authority', ':authority', 'requested_server_name']);
+    const source = firstText(fields, ['downstream_remote_address']);
+    const url = firstText(fields, ['path', 'x_envoy_original_path']);
+    return envoyRequest(requestRecord(time, host), asText(fields.response_flags), { source, url });
   },
 };
+
+/** Default text format of Envoy and Istio: `[2026-07-01T10:20:30.456Z] "GET / HTTP/1.1" 200 - .. "authority" "upstream" ..` */
+export const envoyText: TextFormat = {
+  name: 'envoy',
+  traits: [
+    ['time in [yyyy-mm-ddTHH:MM:SS.mmmZ] form at its start', (line) => ENVOY_START.test(line)],
+    ['request, status and response flags after the time', (line) => /^\S+ "\S+ \S+ \S+" \d+ \S+ /.test(line)],
+  ],
+  recognizes: (line) => ENVOY_START.test(line),
+  parse(line) {
+    // A path has no spaces, but may have quotes: Envoy does not escape them.
+    const [time = '', method, url, protocol, status = '', flags = ''] = line.split(' ', 6);
+    if (!ENVOY_START.test(line) || !/^\d{1,3}$/.test(status)) return dropped('unknown_format');
+    // A TCP connection: `"- - -"`.
+    if (method === '"-' && protocol === '-"') return dropped('other_log_line');
+    const startedAt = parseTime(time.slice(1, -1));
+    if (startedAt === null) return dropped('bad_time');
+    return envoyRequest(requestRecord(startedAt, envoyAuthority(line)), flags, { url });
+  },
+};
+
+const ENVOY_START = /^\[\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z\] "/;
+
+/** The last but one value in quotes. Clients can write quotes into those before it. */
+function envoyAuthority(line: string): string | undefined {
+  const end = line.lastIndexOf('"', line.lastIndexOf('"', line.lastIndexOf('"') - 1) - 1);
+  const authority = line.slice(line.lastIndexOf('"', end - 1) + 1, end);
+  return authority === '' || authority === '-' ? undefined : authority;
+}
+
+/** RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service. */
+function envoyRequest(
+  record: LogRecord,
+  flags: string,
+  { source, url }: { source?: string | undefined; url: string | undefined },
+): Reading {
+  if (!/(?:^|,)RL(?:,|$)/.test(flags)) return { kind: 'record', record };
+  const details = attackDetails({ blocked: true, source, url });
+  const evidence = [judgement('RL', 'cc', 'Envoy refused the request: rate limit')];
+  return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
+}
 
 function hasEnvoyFields(fields: JsonObject): boolean {
   return 'response_flags' in fields || ('authority' in fields && 'path' in fields);
@@ -100,7 +140,7 @@ export const haproxy: TextFormat = {
     const fields = line.split(' ', 12);
     // HAProxy writes no offset: parsed as UTC, then converted.
     const local = parseCommonTime(`${fields[1]?.slice(1, 25)} +0000`);
-    if (local === null) return dropped('unknown_format');
+    if (local === null) return dropped(HAPROXY_TIME.test(`${fields[1]} `) ? 'bad_time' : 'unknown_format');
     // Lines about TCP connections and errors begin the same way.
     if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
     return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
@@ -131,3 +171,29 @@ function serverName(tail: string): string | undefined {
   const name = /^ [\da-f/]{1,64} ([^ /]{1,260})\/[^ /]+\/\S/i.exec(tail)?.[1];
   return name === '-' ? undefined : name;
 }
+
+/**
+ * `[2026-07-01 10:20:30.456123] [router:host-http] [origin:host] [client: 192.0.2.7] [useragent: ..] GET / 200`, in local
+ * time. After the first rotation of its log, Zoraxy writes another time in front.
+ */
+export const zoraxy: TextFormat = {
+  name: 'zoraxy',
+  traits: [
+    ['time in [yyyy-mm-dd HH:MM:SS.mmmmmm] form', (line) => ZORAXY_TIME.test(line)],
+    ['[router:..] and [origin:host] after the time', (line) => / \[router:[^\]]*\] \[origin:/.test(line)],
+  ],
+  recognizes: (line) => ZORAXY_LINE.test(line.slice(0, 160)),
+  parse(line, { zone }) {
+    const [, text] = ZORAXY_TIME.exec(line) ?? [];
+    if (text === undefined) return dropped('unknown_format');
+    const [, host] = / \[origin:(\S{0,260}?)\] \[client/.exec(line) ?? [];
+    if (host === undefined) return dropped('other_log_line');
+    const time = parseLocalTime(text, zone);
+    return time === null ? dropped('bad_time') : requestReading(time, host || undefined);
+  },
+};
+
+const ZORAXY_TIME = /^(?:[\d/]{10} [\d:]{8} )?\[(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6})\] /;
+/** `[system:info]` and `[system:error]`: lines about Zoraxy itself. */
+const ZORAXY_LINE =
+  /^(?:[\d/]{10} [\d:]{8} )?\[\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6}\] (?:\[router:[^\]]{0,64}\] \[origin:|\[[^\]]{0,64}\] \[system:)/;

@@ -7,15 +7,21 @@ import { cloudflare } from './cloudflare.ts';
 import { apacheError, caddyJson, caddyText, nginxError } from './error-logs.ts';
 import { events } from './events.ts';
 import type { JsonFormat, LogFormat, TextFormat, Trait } from './format.ts';
+import { iis } from './iis.ts';
 import { asObject, parseJsonLine } from './json.ts';
 import { lts } from './lts.ts';
 import { corazaJson, modsecurity2Json, modsecurity3Json } from './modsecurity-json.ts';
 import { NATIVE_TRAITS } from './modsecurity-native.ts';
 import { naxsi } from './naxsi.ts';
-import { envoy, haproxy, nginxProxyManager, traefik } from './proxies.ts';
+import { envoy, envoyText, haproxy, nginxProxyManager, traefik, zoraxy } from './proxies.ts';
 
 /** Except ModSecurity's native audit log, which has multi-line records: see modsecurity-native.ts. */
 export const TEXT_FORMATS: readonly TextFormat[] = [
+  // First: the client chooses the text in the quotes, which may look like any other format.
+  { ...access, recognizes: (line) => line.startsWith('"') },
+  // Before the error logs, whose lines begin in the same way.
+  zoraxy,
+  envoyText,
   caddyText,
   naxsi,
   nginxError,
@@ -23,6 +29,7 @@ export const TEXT_FORMATS: readonly TextFormat[] = [
   nginxProxyManager,
   awsAlb,
   cloudfrontText,
+  iis,
   haproxy,
   access,
 ];

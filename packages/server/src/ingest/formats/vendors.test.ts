@@ -23,6 +23,9 @@ test.each([
   ['aws-alb.log', 'aws-alb'],
   ['cloudfront.log', 'cloudfront'],
   ['envoy.log', 'envoy'],
+  ['envoy-text.log', 'envoy'],
+  ['iis.log', 'iis'],
+  ['zoraxy.log', 'zoraxy'],
   ['traefik.log', 'traefik'],
   ['traefik-clf.log', 'access'],
   ['haproxy.log', 'haproxy'],
@@ -166,6 +169,14 @@ describe('Cloudflare', () => {
 });
 
 describe('Azure', () => {
+  test.each(['time', 'timeStamp', 'timestamp', 'TimeGenerated'])('the time may be in %s', (name) => {
+    const properties = { hostName: 'shop.example.com' };
+    const fields = { [name]: '2026-07-01T10:20:30Z', category: 'FrontDoorAccessLog', properties };
+    expect(recordsOf(readLines([JSON.stringify(fields)]))).toMatchObject([
+      { time: Date.UTC(2026, 6, 1, 10, 20, 30), host: 'shop.example.com', request: true },
+    ]);
+  });
+
   test('the source is the address of the connection, not one that a client wrote into a header', () => {
     const forged = fixtureLines('azure-waf.log')
       .filter((line) => line.includes('"socketIP"'))
