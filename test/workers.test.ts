@@ -1,5 +1,6 @@
 /** `--workers`: several processes on one port. */
 import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { beginTokenRequest, call, exchangeRequest, login, stopsListening } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
@@ -84,6 +85,31 @@ test('a killed worker is replaced while the other keeps responding', async () =>
   server.process.signal('SIGTERM');
   expect((await server.process.end()).status).toBe(0);
   await allGone(pids);
+});
+
+test('connections of a killed worker are closed, also one that it had not accepted yet', async () => {
+  await sandbox.init();
+  const server = await serveTwo();
+  const [victim = 0] = await callUntilServedBy(server, 2);
+  process.kill(victim, 'SIGSTOP');
+  const { hostname, port } = new URL(server.address);
+  const sockets = Array.from({ length: 8 }, () => connect(Number(port), hostname).on('error', () => {}));
+  try {
+    const outcomes: string[] = [];
+    for (const socket of sockets) {
+      socket.setEncoding('utf8').once('data', (text: string) => outcomes.push(text));
+      socket.once('close', () => outcomes.push('closed'));
+      socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');
+    }
+    // The primary passes one connection to the stopped worker, and the others to the one that confirms them.
+    await eventually(() => outcomes.length === 7 || undefined, 'the responses of the other worker');
+    process.kill(victim, 'SIGKILL');
+    await eventually(() => outcomes.length === 8 || undefined, 'the end of the last connection');
+    expect(outcomes[7]).toBe('closed');
+    for (const outcome of outcomes.slice(0, 7)) expect(outcome).toMatch(/^HTTP\/1\.1 200 /);
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
 });
 
 test('a worker that hangs is killed and replaced', async () => {

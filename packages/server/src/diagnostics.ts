@@ -37,6 +37,8 @@ export const SHED_REASONS = {
   user_queries: 'the user had too many queries in progress',
   rate_limit: 'the user sent more requests per second than `--rate-limit`',
   connections: 'a connection over `--max-connections` was closed',
+  pipelined: 'a connection was closed because too many requests waited for the responses before them',
+  unread: 'a connection was closed because its client did not read the response',
 } as const;
 
 type ShedReason = keyof typeof SHED_REASONS;

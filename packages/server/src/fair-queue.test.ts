@@ -8,7 +8,7 @@ test('a queue takes from every owner in turn, and drops expired items of all own
   for (const item of [1, 2, 9, 3]) queue.add('busy', item);
   for (const item of [4, 5]) queue.add('quiet', item);
   expect([queue.take(), queue.take(), queue.take()]).toEqual([1, 4, 2]);
-  expect(queue.takeWhile((item) => item > 3)).toEqual([5, 9]);
+  expect(queue.takeAll((item) => item > 3)).toEqual([5, 9]);
   expect([queue.take(), queue.isEmpty, queue.take()]).toEqual([3, true, undefined]);
 });
 

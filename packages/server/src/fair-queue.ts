@@ -32,13 +32,16 @@ export class FairQueue<T> {
     return item;
   }
 
-  /** Removes items from the front of every owner's queue while the condition holds. */
-  takeWhile(condition: (item: T) => boolean): T[] {
+  /** Removes the items of all owners for which the condition holds. */
+  takeAll(condition: (item: T) => boolean): T[] {
     const taken: T[] = [];
     for (const [owner, queue] of this.#queues) {
-      const end = queue.findIndex((item) => !condition(item));
-      taken.push(...queue.splice(0, end === -1 ? queue.length : end));
-      if (queue.length === 0) this.#queues.delete(owner);
+      const kept = queue.filter((item) => !condition(item));
+      if (kept.length === queue.length) continue;
+      taken.push(...queue.filter(condition));
+      // The owner keeps its turn.
+      if (kept.length === 0) this.#queues.delete(owner);
+      else this.#queues.set(owner, kept);
     }
     return taken;
   }

@@ -53,7 +53,11 @@ export async function runWorkers(
   const running = () => Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
   const { warn } = primaryLog(io);
   const env = { MALLOC_ARENA_MAX: io.env.MALLOC_ARENA_MAX ?? HEAPS_MAX };
-  const start = () => heartbeats.set(cluster.fork(env).id, performance.now());
+  const start = () => {
+    const worker = cluster.fork(env);
+    closeUnconfirmed(worker);
+    heartbeats.set(worker.id, performance.now());
+  };
   /** Workers close connections after that: a client that reconnects must not reach a listener that is about to close. */
   const notifyWhenAllClosed = () => {
     if (!running().every(({ id }) => closed.has(id))) return;
@@ -110,6 +114,23 @@ export async function runWorkers(
   });
   stopWatching();
   return status;
+}
+
+/**
+ * Node.js keeps its handle of a connection until the worker confirms that it has received it. If the worker ends before
+ * that, nobody would close the connection. A worker receives one connection of each listener at a time.
+ */
+function closeUnconfirmed(worker: Worker): void {
+  const passed = new Map<string, { close(): void }>();
+  const send = worker.process.send?.bind(worker.process) as (...args: unknown[]) => boolean;
+  worker.process.send = (message: { act?: string; key?: string }, ...rest: unknown[]) => {
+    if (message.act === 'newconn') passed.set(message.key ?? '', rest[0] as { close(): void });
+    return send(message, ...rest);
+  };
+  // Closing a handle that is closed does nothing.
+  worker.once('exit', () => {
+    for (const handle of passed.values()) handle.close();
+  });
 }
 
 /** Kills workers that hang; the `exit` event replaces them. */

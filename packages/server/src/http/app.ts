@@ -20,6 +20,7 @@ import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { LogStream } from '../log-stream.ts';
+import { serveInTurn } from '../pipelining.ts';
 import { printable } from '../printable.ts';
 import type { Store } from '../store/store.ts';
 import { createGuard } from './auth/guard.ts';
@@ -48,6 +49,7 @@ import { alsoForSessions, mount, routeRefusals } from './route.ts';
 import { noConsoleRoutes, serviceRoutes } from './service-routes.ts';
 import { Admission } from './statistics/admission.ts';
 import { inventoryRoutes } from './statistics/inventory-routes.ts';
+import { contentResponse, type Response } from './statistics/response-cache.ts';
 import { statisticsRoutes } from './statistics/routes.ts';
 
 const TIMEOUT_CHECK_MS = 1_000;
@@ -164,8 +166,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
-  // Node.js would respond without a body and a request ID.
-  app.server.on('checkExpectation', app.routing);
+  serveInTurn(app.server, app.routing);
   const refusal = routeRefusals(app, identity.kind);
   const showMissingPage = identity.kind === 'local' ? missingPage() : null;
   const warnAboutProxy = proxyWarning(options.trustProxy);
@@ -212,7 +213,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 
   const routes: RouteOptions[] = [];
   app.addHook('onRoute', (route) => void routes.push(route));
-  let openapi: Promise<object> | null = null;
+  let openapi: Promise<Response> | null = null;
   const pipelines = {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
@@ -242,7 +243,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
         ]
       : noConsoleRoutes()),
     ...serviceRoutes(store, identity, catalog, () => {
-      openapi ??= import('./openapi.ts').then(({ openApi }) => openApi(OPENAPI, routes));
+      openapi ??= import('./openapi.ts').then(async ({ openApi }) =>
+        contentResponse(await openApi(OPENAPI, routes)),
+      );
       return openapi;
     }),
   ]);

@@ -17,10 +17,14 @@ let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let logged = '';
+/** The paths of the requests that the service has begun to serve. */
+let started: string[] = [];
+const startedDocuments = () => started.filter((url) => url === '/openapi.json').length;
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
   logged = '';
+  started = [];
   directory = mkdtempSync(join(tmpdir(), 'wafstat-connections-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), Date.now);
 });
@@ -45,6 +49,7 @@ async function listen(timeouts: Partial<Timeouts> = {}): Promise<void> {
     timeouts,
     logger: { level: 'warn', stream },
   });
+  app.addHook('onRequest', async ({ url }) => void started.push(url));
   await app.listen({ host: '127.0.0.1', port: 0 });
 }
 
@@ -103,6 +108,45 @@ test('a client that does not read its responses loses the connection', async () 
   socket.write(requests);
   await once(serverSide, 'close');
   expect(serverSide.destroyed).toBe(true);
+});
+
+/** Waits until the connections have made no progress for many event-loop turns, with a request of another one in between. */
+async function settled(progress: () => number): Promise<void> {
+  let before = -1;
+  while (progress() !== before) {
+    before = progress();
+    const other = await open();
+    other.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(other, 'data');
+    other.destroy();
+    for (let i = 0; i < 100; i++) await setImmediate();
+  }
+}
+
+test('a connection with an unread response is not served further', async () => {
+  await listen();
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.pause();
+  const count = 200;
+  socket.write('GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(count));
+  await settled(startedDocuments);
+  // The buffers between the two hold a few; one more waits.
+  expect(startedDocuments()).toBeLessThan(count / 2);
+  expect(serverSide.writableLength).toBeLessThan(1_000_000);
+  // The rest is served, in order, when the client reads.
+  const ids: string[] = [];
+  let tail = '';
+  socket.on('data', (bytes: Buffer) => {
+    const text = tail + bytes.toString('latin1');
+    const found = [...text.matchAll(/X-Request-Id: (\w+)\r/g)];
+    ids.push(...found.map(([, id = '']) => id));
+    tail = found.length > 0 ? '' : text.slice(-60);
+  });
+  socket.resume();
+  await vi.waitFor(() => expect(ids).toHaveLength(count), 60_000);
+  expect(ids).toEqual(ids.toSorted());
 });
 
 test('a client that does not finish the body of a small request gets an error, and its descriptor is freed', async () => {

@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { requestShed } from '../diagnostics.ts';
 import { malformed } from '../errors.ts';
+import { serveInTurn } from '../pipelining.ts';
 import { afterRunning } from '../running-time.ts';
 import { failureBody } from './failures.ts';
 
@@ -163,13 +164,11 @@ const HEALTH_CONNECTIONS_MAX = 100;
  * flood of new connections, probes on the main listener wait for all of them.
  */
 export function createHealthServer(app: FastifyInstance): HttpServer {
-  const server = createServer(
-    { requestTimeout: HEALTH_TIMEOUT_MS, headersTimeout: HEALTH_TIMEOUT_MS },
-    (request, response) => {
-      if (HEALTH_PATHS.includes(request.url)) app.routing(request, response);
-      else response.writeHead(404, { Connection: 'close' }).end();
-    },
-  );
+  const server = createServer({ requestTimeout: HEALTH_TIMEOUT_MS, headersTimeout: HEALTH_TIMEOUT_MS });
+  serveInTurn(server, (request, response) => {
+    if (HEALTH_PATHS.includes(request.url)) app.routing(request, response);
+    else response.writeHead(404, { Connection: 'close' }).end();
+  });
   server.maxConnections = HEALTH_CONNECTIONS_MAX;
   return server;
 }

@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import { isNotWritable } from './failures.ts';
 import { baseOf, type Catalog, versionsBody } from './keystone/keystone.ts';
 import { partialObject, type Route } from './route.ts';
+import { createSend, type Response } from './statistics/response-cache.ts';
 
 const STATUS = partialObject({ status: { type: 'string' } });
 
@@ -14,8 +15,9 @@ export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
   catalog: Catalog,
-  openapi: () => Promise<object>,
+  openapi: () => Promise<Response>,
 ): Route[] {
+  const send = createSend();
   return [
     {
       method: 'GET',
@@ -58,8 +60,8 @@ export function serviceRoutes(
       method: 'GET',
       url: '/openapi.json',
       schema: { hide: true },
-      async handler() {
-        return openapi();
+      async handler(request, reply) {
+        return send(request, reply, await openapi());
       },
     },
     {

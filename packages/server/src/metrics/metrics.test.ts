@@ -1,6 +1,9 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
-import type { MetricValueWithName } from 'prom-client';
+import { AggregatorRegistry, Counter, Histogram, type MetricValueWithName, Registry } from 'prom-client';
 import { afterEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { BoundedCache } from '../cache.ts';
@@ -8,7 +11,7 @@ import { loginRefused, queryAdmitted, requestShed } from '../diagnostics.ts';
 import type { Event } from '../event.ts';
 import { memoryStore } from '../store/memory.ts';
 import { HOUR_MS, type Store, StoreUnavailable } from '../store/store.ts';
-import { collectMetrics, WorkerMetrics } from './listener.ts';
+import { collectMetrics, createMetricsServer, metricsText, WorkerMetrics } from './listener.ts';
 import { createMetrics, METRICS, type MetricDescription, type Metrics, type MetricsJson } from './metrics.ts';
 import { createStoreMetrics } from './store-metrics.ts';
 
@@ -523,3 +526,51 @@ With \`--workers\`, these are sums over all processes, except for the lag of the
 ${ofProcess}
 `;
 }
+
+describe('the text of a scrape', () => {
+  async function series(count: number): Promise<MetricsJson> {
+    const registry = new Registry();
+    const registers = [registry];
+    const counter = new Counter({ name: 'many_total', help: 'Many.', labelNames: ['n'], registers });
+    for (let n = 0; n < count; n++) counter.inc({ n: String(n) }, n);
+    const histogram = new Histogram({ name: 'h', help: 'H.', labelNames: ['n'], registers });
+    for (let n = 0; n < 10; n++) histogram.observe({ n: String(n) }, n);
+    new Counter({ name: 'none_total', help: 'None.', labelNames: ['n'], registers });
+    return registry.getMetricsAsJSON();
+  }
+
+  test.each([1, 2])('is the same as that of the library, for %d processes', async (processes) => {
+    const all = await Promise.all(Array.from({ length: processes }, () => series(2_500)));
+    const whole = await AggregatorRegistry.aggregate(all).metrics();
+    expect(String(await metricsText(all))).toBe(whole);
+  });
+
+  test('is written in slices, and once for concurrent scrapes', async () => {
+    const metrics = await series(30_000);
+    let turns = 0;
+    let isDone = false;
+    const counting = (async () => {
+      for (; !isDone; turns++) await setImmediate();
+    })();
+    await metricsText([metrics]);
+    isDone = true;
+    await counting;
+    expect(turns).toBeGreaterThanOrEqual(30);
+
+    let collected = 0;
+    const server = createMetricsServer(async () => {
+      collected++;
+      return [metrics];
+    });
+    let connected = 0;
+    server.on('connection', () => connected++);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/metrics`;
+    const texts = await Promise.all(Array.from({ length: 8 }, async () => (await fetch(url)).text()));
+    expect(connected).toBeGreaterThan(1);
+    expect(collected).toBeLessThan(8);
+    expect(new Set(texts).size).toBe(1);
+    server.close();
+    server.closeAllConnections();
+  });
+});

@@ -1,6 +1,7 @@
 /** Metrics that are read from the store when Prometheus scrapes, so that they include what other processes count. */
 import { stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import type { Counter, Gauge } from 'prom-client';
 import { CATEGORIES, DROP_REASONS } from '../event.ts';
 import {
@@ -180,6 +181,8 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
     const others = new Set<string>();
     for (const project of projects) {
       await countProject(project, freedBefore, now);
+      // The embedded store responds without a turn of the event loop.
+      await setImmediate();
       if (hostsMax === 0) continue;
       const all = await store.hosts(project.project);
       // The oldest first: which hosts have metrics must not change when one is added.

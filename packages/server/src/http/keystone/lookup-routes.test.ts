@@ -8,6 +8,7 @@ import { checkDocumented } from '../../../../../test/documented.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
+import { assignmentsJson } from './lookup-routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 let directory: string;
@@ -266,5 +267,23 @@ describe('reads', () => {
       expect(text).not.toMatch(/argon2|hash|epoch|sealed/);
       expect(text).not.toContain(secret);
     }
+  });
+});
+
+test('role assignments are computed in steps, so that other requests do not wait for a long list', () => {
+  const { user, project, domain } = installation;
+  const users = Array.from({ length: 50 }, (_, i) => ({ ...user, id: `u${i}`, name: `user${i}` }));
+  const scopes = Array.from({ length: 20 }, (_, i) => ({ project: { ...project, id: `p${i}` } }));
+  const steps = assignmentsJson(users, scopes, ['admin'], true, () => domain.name);
+  let count = 0;
+  let step = steps.next();
+  for (; !step.done; step = steps.next()) count++;
+  expect(count).toBe(users.length);
+  const items = (step.value ?? []).map((text) => JSON.parse(text));
+  expect(items).toHaveLength(users.length * scopes.length);
+  expect(items[0]).toMatchObject({
+    user: { id: 'u0' },
+    role: { name: 'admin' },
+    scope: { project: { id: 'p0' } },
   });
 });

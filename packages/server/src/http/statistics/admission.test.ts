@@ -87,6 +87,40 @@ test('a query that waited too long is shed with 503 and Retry-After', async () =
   await Promise.all(Array.from({ length: 64 }, () => admission.run('p', 'u', async () => {})));
 });
 
+const outcomes = async (queries: Promise<unknown>[]) =>
+  (await Promise.allSettled(queries)).map(({ status }) => status);
+
+test('the dashboard of one user is queued on a slow machine, not refused', async () => {
+  const admission = newAdmission();
+  const queries = Array.from({ length: 16 }, () => admission.run('p', 'u', () => busy(200)));
+  expect(new Set(await outcomes(queries))).toEqual(new Set(['fulfilled']));
+});
+
+test('the dashboard of one user is queued while another user floods the same project', async () => {
+  const admission = newAdmission();
+  const send = (count: number, user: string) =>
+    outcomes(Array.from({ length: count }, () => admission.run('p', user, () => busy(50))));
+  const [flood, dashboard] = await Promise.all([send(64, 'flood'), send(16, 'u')]);
+  expect(new Set(dashboard)).toEqual(new Set(['fulfilled']));
+  expect(flood).toContain('rejected');
+});
+
+test('queries of many users are shed, however few each of them sends', async () => {
+  const admission = newAdmission();
+  const queries = Array.from({ length: 64 }, (_, i) => admission.run('p', `u${i % 32}`, () => busy(50)));
+  const all = await outcomes(queries);
+  expect(all.filter((status) => status === 'rejected').length).toBeGreaterThan(16);
+  expect(all).toContain('fulfilled');
+});
+
+test('a queued dashboard is refused after ten seconds', async () => {
+  const admission = newAdmission();
+  const queries = Array.from({ length: 16 }, () => admission.run('p', 'u', () => busy(2_000)));
+  const all = await outcomes(queries);
+  expect(all.indexOf('rejected')).toBe(7);
+  expect(all.slice(7)).not.toContain('fulfilled');
+});
+
 test('queries of a store that hangs wait, then are shed; none starts twice', async () => {
   // The real clock, because here only time passes.
   const admission = new Admission();

@@ -14,16 +14,22 @@ const REST_TURNS = 8;
 /** More queries at once only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
-const OVERLOADED = `the service is overloaded: the query waited ${WAIT_MS_MAX} ms`;
-/** How often to check for queries that waited too long while no slot is free. */
+/** A dashboard sends this many queries at once: on a slow machine, one person's queries wait longer. */
+const DASHBOARD_QUERIES = 16;
+/** With more queries of such users in progress, theirs are shed too: two dashboards at once. */
+const DASHBOARDS_QUERIES_MAX = 32;
+/** Browsers and people give up later than programs. */
+const DASHBOARD_WAIT_MS_MAX = 10_000;
+/** How often to check for queries that waited too long. */
 const SHED_CHECK_MS = 50;
 /** Waiting and running queries of one user: enough for several dashboards at once. */
 const PER_USER_MAX = 64;
 
 interface WaitingQuery {
+  user: string;
   since: number;
   start(): void;
-  shed(): void;
+  shed(waitedMs: number): void;
 }
 
 export class Admission {
@@ -39,6 +45,7 @@ export class Admission {
   /** Event-loop turns to skip before anything starts. */
   #restTurns = 0;
   #restUntil = 0;
+  #shedAt = Number.NEGATIVE_INFINITY;
   #shedTimer: NodeJS.Timeout | undefined;
 
   /** `now`: monotonic milliseconds. */
@@ -95,12 +102,13 @@ export class Admission {
     return new Promise<T>((resolve, reject) => {
       const since = this.#now();
       this.#waiting.add(project, {
+        user,
         since,
         start: () => resolve(this.#start(user, query, this.#now() - since)),
-        shed: () => {
+        shed: (waitedMs) => {
           this.#leave(user);
           requestShed.publish('queue');
-          reject(retryLater('WAF.5001', OVERLOADED, 1));
+          reject(retryLater('WAF.5001', `the service is overloaded: the query waited ${waitedMs} ms`, 1));
         },
       });
     });
@@ -131,9 +139,27 @@ export class Admission {
   #shedAndStart(): void {
     clearTimeout(this.#shedTimer);
     this.#shedTimer = undefined;
-    const latest = this.#now() - WAIT_MS_MAX;
-    for (const query of this.#waiting.takeWhile(({ since }) => since < latest)) query.shed();
+    const now = this.#now();
+    if (!this.#waiting.isEmpty && now - this.#shedAt >= SHED_CHECK_MS) {
+      this.#shedAt = now;
+      const waitMsMax = this.#waitLimits();
+      for (const query of this.#waiting.takeAll(({ user, since }) => since < now - waitMsMax(user)))
+        query.shed(waitMsMax(query.user));
+    }
     this.#startWaiting();
+  }
+
+  /** How long the queries of a user may wait. */
+  #waitLimits(): (user: string) => number {
+    const dashboards = new Set<string>();
+    let queries = 0;
+    for (const [user, count] of this.#countByUser) {
+      if (count > DASHBOARD_QUERIES) continue;
+      dashboards.add(user);
+      queries += count;
+    }
+    const isOverloaded = queries > DASHBOARDS_QUERIES_MAX;
+    return (user) => (isOverloaded || !dashboards.has(user) ? WAIT_MS_MAX : DASHBOARD_WAIT_MS_MAX);
   }
 
   #startWaiting(): void {
