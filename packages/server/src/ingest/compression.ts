@@ -1,4 +1,4 @@
-/** Compressed files and archives that are not read, by their first bytes: their content would be read as log lines. */
+/** What an input is besides plain text, by its first bytes: otherwise its content would be read as log lines. */
 import { pathInCommand } from '../printable.ts';
 
 /** What the input is, what to do first, and a command that prints the content of a file. */
@@ -9,14 +9,28 @@ const KINDS = {
   zstd: ['compressed with zstd', 'decompress it first', 'zstd -dc'],
   zip: ['a zip archive', 'extract its files first', 'unzip -p'],
   tar: ['a tar archive', 'extract its files first', 'tar -xOf'],
+  utf16: ['text in UTF-16', 'convert it to UTF-8 first', 'iconv -f utf-16 -t utf-8'],
 } as const;
 
 type Compression = keyof typeof KINDS;
 
-/** The input is compressed, or an archive. Only gzip of plain text is decompressed. */
+/**
+ * Programs that decompress standard input, and their Debian packages. They check every checksum and bound their memory, read
+ * any number of streams in a file, and are kept up to date with the system (docs/decisions/0001).
+ */
+export const DECOMPRESSORS: Partial<Record<Compression, { command: string[]; package: string }>> = {
+  // The highest level, xz -9, takes 65 MiB.
+  xz: { command: ['xz', '-dcq', '--memlimit-decompress=256MiB'], package: 'xz-utils' },
+  bzip2: { command: ['bzip2', '-dcq'], package: 'bzip2' },
+  // Refuses windows above 128 MiB.
+  zstd: { command: ['zstd', '-dcq'], package: 'zstd' },
+};
+
+/** The input is compressed, an archive, or not in UTF-8. `decompress` reads some kinds. */
 export class CompressedInput extends Error {
   /** `compressed with xz`, or `a tar archive`. */
   readonly what: string;
+  readonly kind: Compression;
   readonly #first: string;
   readonly #command: string;
 
@@ -24,8 +38,14 @@ export class CompressedInput extends Error {
     const [what, first, command] = KINDS[compression];
     super(`the input is ${what}: ${first}`);
     this.what = what;
+    this.kind = compression;
     this.#first = first;
     this.#command = command;
+  }
+
+  /** Whether `decompress` reads the content. */
+  get isRead(): boolean {
+    return this.kind === 'gzip' || this.kind === 'utf16' || this.kind in DECOMPRESSORS;
   }
 
   /** The command that passes the content of the file to the wafstat command. */
@@ -58,6 +78,8 @@ export function compressionOf(start: Uint8Array): CompressedInput | null {
   if (isAt(0, '\x28\xb5\x2f\xfd')) return new CompressedInput('zstd');
   if (isAt(0, 'PK\x03\x04', 'PK\x05\x06', 'PK\x07\x08')) return new CompressedInput('zip');
   if (isAt(257, 'ustar\0', 'ustar  \0')) return new CompressedInput('tar');
+  // The byte order mark, which PowerShell writes.
+  if (isAt(0, '\xff\xfe', '\xfe\xff')) return new CompressedInput('utf16');
   return null;
 }
 
@@ -68,4 +90,17 @@ const BELOW_8 = Array.from({ length: 8 }, (_, byte) => String.fromCharCode(byte)
 export function refuseCompressed(start: Uint8Array): void {
   const compressed = compressionOf(start);
   if (compressed !== null) throw compressed;
+}
+
+/** Why an input is not read as text: it is an archive, or has control characters that logs do not have. Null if it may be. */
+export function notText(start: Buffer): string | null {
+  const compressed = compressionOf(start);
+  if (compressed !== null) return compressed.isRead ? null : compressed.what;
+  const text = start.subarray(endOfZeros(start));
+  return text.some((byte) => byte < 7 || (byte > 13 && byte < 27)) ? 'binary' : null;
+}
+
+function endOfZeros(bytes: Buffer): number {
+  const end = bytes.findIndex((byte) => byte !== 0);
+  return end === -1 ? bytes.length : end;
 }

@@ -1,6 +1,6 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } from '../event.ts';
-import { dayOf, isLinkCurrent } from './batches.ts';
+import { dayOf, isAfter, isLinkCurrent } from './batches.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
@@ -449,7 +449,7 @@ function putFollowed(project: Project, followed: FollowedPath): void {
 
 function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[] {
   return batches.flatMap(({ id, link }) => {
-    if (link?.after !== after) return [];
+    if (link === undefined || !isAfter(link, after)) return [];
     const { after: _, ...rest } = link;
     return [{ id, ...rest }];
   });
