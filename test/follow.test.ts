@@ -302,7 +302,8 @@ test('a pattern follows logs that appear later, and counts rotated files once', 
   await expectAllCounted();
   appendFileSync(join(directory, 'other.log'), lines(1));
   await expectAllCounted();
-  const { stdout } = await following.kill('SIGTERM');
+  following.signal('SIGTERM');
+  const { stdout } = await following.end();
   expect(stdout).toMatch(/^accepted +15$/m);
 });
 

@@ -3,33 +3,37 @@ import { spawn } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { crc32, createInflateRaw, type InflateRaw } from 'node:zlib';
-import { compressionOf, DECOMPRESSORS, MAGIC_BYTES, refuseCompressed } from './compression.ts';
+import { DECOMPRESSORS, kindOf, MAGIC_BYTES, refuseCompressed } from './compression.ts';
 
 export const READ_BYTES = 1_048_576;
+const READ_BYTES_MIN = 4_096;
 
 /**
  * The content of a log file in UTF-8, decompressed if it is compressed, whatever its name. Throws CompressedInput if it is not text. Each
  * chunk is valid until the next one. A file handle is read from its current position and closed at the end. `onRead` gets
- * the number of bytes of each read.
+ * the number of bytes of each read. `bytes`: about how long the file is, so that a short one takes
+ * little memory.
  */
 export function openLog(
   file: string | FileHandle,
   onRead: (bytes: number) => void = () => {},
+  bytes = READ_BYTES,
 ): AsyncIterable<Uint8Array> {
-  return decompress(readChunks(file, onRead));
+  return decompress(readChunks(file, onRead, Math.min(READ_BYTES, bytes)));
 }
 
 /** One buffer for all chunks: allocating one for each would cost more than reading. */
 async function* readChunks(
   pathOrFile: string | FileHandle,
   onRead: (bytes: number) => void,
+  bytes: number,
 ): AsyncGenerator<Uint8Array> {
   const file = typeof pathOrFile === 'string' ? await open(pathOrFile, 'r') : pathOrFile;
   try {
-    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    const buffer = Buffer.allocUnsafeSlow(Math.max(bytes, READ_BYTES_MIN));
     for (;;) {
       // Without a position, because it may be a pipe.
-      const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
       if (bytesRead === 0) return;
       onRead(bytesRead);
       yield buffer.subarray(0, bytesRead);
@@ -45,7 +49,7 @@ export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGener
   try {
     // Not more than a line: the next one may come much later.
     const start = await input.peekLine(MAGIC_BYTES);
-    const isUtf16 = compressionOf(start)?.kind === 'utf16';
+    const isUtf16 = kindOf(start) === 'utf16';
     if (!isUtf16) refuseCompressed(start);
     yield* isUtf16 ? decodeUtf16(input.rest(), start[0] === 0xff) : input.rest();
   } finally {
@@ -56,9 +60,9 @@ export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGener
 async function* inflate(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const input = new ByteReader(stream);
   try {
-    const kind = compressionOf(await input.peekLine(MAGIC_BYTES))?.kind;
+    const kind = kindOf(await input.peekLine(MAGIC_BYTES));
     if (kind === 'gzip') yield* inflateGzip(input);
-    else if (kind !== undefined && DECOMPRESSORS[kind]) yield* runProgram(DECOMPRESSORS[kind], input);
+    else if (kind !== null && DECOMPRESSORS[kind]) yield* runProgram(DECOMPRESSORS[kind], input);
     else yield* input.rest();
   } finally {
     await input.close();

@@ -30,7 +30,6 @@ export const DECOMPRESSORS: Partial<Record<Compression, { command: string[]; pac
 export class CompressedInput extends Error {
   /** `compressed with xz`, or `a tar archive`. */
   readonly what: string;
-  readonly kind: Compression;
   readonly #first: string;
   readonly #command: string;
 
@@ -38,14 +37,8 @@ export class CompressedInput extends Error {
     const [what, first, command] = KINDS[compression];
     super(`the input is ${what}: ${first}`);
     this.what = what;
-    this.kind = compression;
     this.#first = first;
     this.#command = command;
-  }
-
-  /** Whether `decompress` reads the content. */
-  get isRead(): boolean {
-    return this.kind === 'gzip' || this.kind === 'utf16' || this.kind in DECOMPRESSORS;
   }
 
   /** The command that passes the content of the file to the wafstat command. */
@@ -68,19 +61,29 @@ export const MAGIC_BYTES = 265;
  * What the first bytes of an input show; null if it may be text. Each test includes bytes that text does not have, so that
  * a client cannot make a log look like an archive.
  */
-export function compressionOf(start: Uint8Array): CompressedInput | null {
+export function kindOf(start: Uint8Array): Compression | null {
   const text = Buffer.from(start.subarray(0, MAGIC_BYTES)).toString('latin1');
   const isAt = (offset: number, ...magic: string[]) => magic.some((bytes) => text.startsWith(bytes, offset));
-  if (isAt(0, '\x1f\x8b')) return new CompressedInput('gzip');
-  if (isAt(0, '\xfd7zXZ\0')) return new CompressedInput('xz');
+  if (isAt(0, '\x1f\x8b')) return 'gzip';
+  if (isAt(0, '\xfd7zXZ\0')) return 'xz';
   if (isAt(0, 'BZh') && (isAt(4, '\x17rE8P\x90') || (isAt(4, '1AY&SY') && isAt(14, ...BELOW_8))))
-    return new CompressedInput('bzip2');
-  if (isAt(0, '\x28\xb5\x2f\xfd')) return new CompressedInput('zstd');
-  if (isAt(0, 'PK\x03\x04', 'PK\x05\x06', 'PK\x07\x08')) return new CompressedInput('zip');
-  if (isAt(257, 'ustar\0', 'ustar  \0')) return new CompressedInput('tar');
+    return 'bzip2';
+  if (isAt(0, '\x28\xb5\x2f\xfd')) return 'zstd';
+  if (isAt(0, 'PK\x03\x04', 'PK\x05\x06', 'PK\x07\x08')) return 'zip';
+  if (isAt(257, 'ustar\0', 'ustar  \0')) return 'tar';
   // The byte order mark, which PowerShell writes.
-  if (isAt(0, '\xff\xfe', '\xfe\xff')) return new CompressedInput('utf16');
+  if (isAt(0, '\xff\xfe', '\xfe\xff')) return 'utf16';
   return null;
+}
+
+export function compressionOf(start: Uint8Array): CompressedInput | null {
+  const kind = kindOf(start);
+  return kind === null ? null : new CompressedInput(kind);
+}
+
+/** Whether `decompress` reads such an input. */
+export function isRead(kind: Compression): boolean {
+  return kind === 'gzip' || kind === 'utf16' || kind in DECOMPRESSORS;
 }
 
 /** A block of bzip2 begins with magic bytes, a checksum, a zero bit, and a number below 900,000 in 24 bits. */
@@ -94,8 +97,8 @@ export function refuseCompressed(start: Uint8Array): void {
 
 /** Why an input is not read as text: it is an archive, or has control characters that logs do not have. Null if it may be. */
 export function notText(start: Buffer): string | null {
-  const compressed = compressionOf(start);
-  if (compressed !== null) return compressed.isRead ? null : compressed.what;
+  const kind = kindOf(start);
+  if (kind !== null) return isRead(kind) ? null : KINDS[kind][0];
   const text = start.subarray(endOfZeros(start));
   return text.some((byte) => byte < 7 || (byte > 13 && byte < 27)) ? 'binary' : null;
 }

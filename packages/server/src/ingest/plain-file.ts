@@ -2,7 +2,7 @@
 import { readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { READ_BYTES } from './byte-stream.ts';
-import { compressionOf } from './compression.ts';
+import { CompressedInput, isRead, kindOf } from './compression.ts';
 import { endOfHole } from './lines.ts';
 
 /** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
@@ -88,9 +88,9 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
     try {
       const bytes = await file.read(0, SAMPLE_BYTES);
       file.#start = sampleOf(0, bytes);
-      const other = compressionOf(bytes);
-      if (other === null) return file;
-      if (!other.isRead) throw other;
+      const kind = kindOf(bytes);
+      if (kind === null) return file;
+      if (!isRead(kind)) throw new CompressedInput(kind);
     } catch (error) {
       await file.close();
       throw error;
