@@ -53,8 +53,8 @@ afterEach(() => Promise.all(running.splice(0).map((process) => process.kill())))
 
 afterAll(() => sandbox.clear());
 
-function follow(): Process {
-  const process = sandbox.start(['follow', '--data', sandbox.data, '--project', api.project, log]);
+function follow(path = log): Process {
+  const process = sandbox.start(['follow', '--data', sandbox.data, '--project', api.project, path]);
   running.push(process);
   return process;
 }
@@ -285,6 +285,34 @@ test('a file that cannot be read is reported once, and when it can be read again
   );
   const { stderr } = await following.kill();
   for (const message of [problem, missing]) expect(stderr.split(message)).toHaveLength(2);
+});
+
+test('a pattern follows logs that appear later, and counts rotated files once', async () => {
+  const directory = dirname(log);
+  const following = follow(`${directory}/*.log*`);
+  const waiting = `wafstat: ${directory}/*.log* matches no log yet: waiting for one\n`;
+  await eventually(() => following.stderr.includes(waiting) || undefined, 'a warning');
+  writeFileSync(log, lines(3));
+  await expectAllCounted();
+  writeFileSync(join(directory, 'other.log'), lines(4));
+  await expectAllCounted();
+  renameSync(log, `${log}.1`);
+  appendFileSync(`${log}.1`, lines(2));
+  writeFileSync(log, lines(5));
+  await expectAllCounted();
+  appendFileSync(join(directory, 'other.log'), lines(1));
+  await expectAllCounted();
+  following.signal('SIGTERM');
+  const { stdout } = await following.end();
+  expect(stdout).toMatch(/^accepted +15$/m);
+});
+
+test('a log in UTF-16 is not followed, with the remedy', async () => {
+  writeFileSync(log, Buffer.from(`\ufeff${lines(2)}`, 'utf16le'));
+  const following = follow();
+  const warning = `wafstat: ${log} is text in UTF-16: use 'iconv -f utf-16 -t utf-8 ${log} | wafstat ingest ... -'; waiting for another file\n`;
+  await eventually(() => following.stderr.includes(warning) || undefined, 'a warning');
+  expect(await requests()).toBe(0);
 });
 
 test('compressed files and archives are skipped with the remedy', async () => {

@@ -1,6 +1,15 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, createWriteStream, existsSync, readdirSync, readFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -165,7 +174,7 @@ test('a block that is cut by the end of a truncated gzip on standard input is co
       stdin: Readable.from([compressed.subarray(0, length)]),
     });
   await send('once', compressed.length);
-  expect((await send('cut', 7_590)).stderr).toContain('truncated gzip');
+  expect((await send('cut', 7_590)).stderr).toContain('is damaged or truncated');
   await send('cut', compressed.length);
   const [cut, once] = await own.runJson<{ events: number; dropped: object }[]>(
     'source',
@@ -184,14 +193,80 @@ test('a truncated gzip file is counted up to the damage, with an error after the
   const whole = sandbox.write('whole', ndjson(seconds(5_000, 7)));
   const { status, stdout, stderr } = await ingest([damaged, whole]);
   expect(status).toBe(1);
-  expect(stderr.trim().split('\n').at(-1)).toMatch(/^wafstat: .*damaged\.gz is damaged or truncated gzip/);
+  expect(stderr.trim().split('\n').at(-1)).toMatch(/^wafstat: .*damaged\.gz is damaged or truncated/);
   const accepted = Number(/^accepted +(\d+)$/m.exec(stdout)?.[1]);
   expect(accepted).toBeGreaterThan(7);
   expect(accepted).toBeLessThan(2_007);
   expect(await requests()).toBe(accepted);
 });
 
-describe('compressed files and archives other than gzip', () => {
+describe('files of other programs', () => {
+  const compress = (program: string, content: string | Buffer): Buffer => {
+    const { status, stdout } = spawnSync(program, ['-c'], { input: content });
+    expect(status).toBe(0);
+    return stdout;
+  };
+
+  test.each(['xz', 'bzip2', 'zstd'].filter((program) => spawnSync(program, ['--help']).error === undefined))(
+    'all streams of a file that %s has compressed are counted, once, and those before damage',
+    async (program) => {
+      const [one, two] = [ndjson(seconds(0, 300)), ndjson(seconds(300, 200))];
+      const packed = Buffer.concat([compress(program, one), compress(program, two)]);
+      const file = sandbox.write('packed', packed);
+      expect(await ingest(['--host', 'a.example', file])).toMatchObject({ status: 0, stderr: '' });
+      expect(await requests()).toBe(500);
+      // The same lines, from standard input and decompressed.
+      expect((await ingest(['-'], Readable.from([packed]))).stdout).toMatch(/^read before +500$/m);
+      const plain = sandbox.write('plain', `${one}${two}${ndjson(seconds(500, 1))}`);
+      await ingest([plain]);
+      expect(await requests()).toBe(501);
+      expect((await sandbox.run(['explain', file])).stdout).toMatch(/^accepted +500$/m);
+
+      const damaged = sandbox.write('damaged', packed.subarray(0, -20));
+      const { status, stdout, stderr } = await ingest(['--source', 'cut', damaged]);
+      expect(status).toBe(1);
+      expect(stderr).toMatch(
+        /damaged is damaged or truncated \(.+\); the lines before the damage are counted\n$/,
+      );
+      const accepted = Number(/^accepted +(\d+)$/m.exec(stdout)?.[1]);
+      expect(accepted).toBeGreaterThanOrEqual(300);
+      expect(accepted).toBeLessThanOrEqual(500);
+      expect(await requests()).toBe(501 + accepted);
+    },
+  );
+
+  test('a file whose program is missing is refused with the name of the package', async () => {
+    const file = sandbox.write('packed.xz', Buffer.from('fd377a585a000004', 'hex'));
+    const plain = sandbox.write('plain', ndjson(seconds(0, 3)));
+    const program = [process.execPath, PROGRAM] as const;
+    const args = ['ingest', ...options(), '--host', 'a.example', file, plain];
+    const { status, stderr } = await sandbox.start(args, { program, env: { PATH: sandbox.directory } }).end();
+    expect(stderr).toBe(
+      `wafstat: cannot read ${file}: the program xz is not installed: install the package xz-utils\n`,
+    );
+    expect(status).toBe(1);
+    expect(await requests()).toBe(3);
+  });
+
+  test.each([
+    ['little', 'fffe'],
+    ['big', 'feff'],
+  ])('text in UTF-16, %s endian, counts once while it grows', async (order, mark) => {
+    const content = ndjson(seconds(0, 300));
+    const encoded = Buffer.from(content, 'utf16le');
+    const all = Buffer.concat([Buffer.from(mark, 'hex'), order === 'big' ? encoded.swap16() : encoded]);
+    // Cut in a line, and in a character.
+    for (const length of [2, 1_001, 5_000, 20_003, all.length, all.length]) {
+      const { status } = await ingest([sandbox.write('utf16.log', all.subarray(0, length))]);
+      expect(status).toBe(0);
+    }
+    expect(await requests()).toBe(300);
+    expect((await ingest([sandbox.write('utf8.log', content)])).stdout).toMatch(/^read before +300$/m);
+    expect((await sandbox.run(['explain', sandbox.path('utf16.log')])).stdout).toMatch(/^accepted +300$/m);
+  });
+});
+
+describe('compressed files and archives that are not read', () => {
   /** Runs a program of the system, such as `xz -c FILE`. */
   const output = (program: string, ...args: string[]): Buffer => {
     const { status, stdout } = spawnSync(program, args, { cwd: sandbox.directory });
@@ -199,9 +274,6 @@ describe('compressed files and archives other than gzip', () => {
     return stdout;
   };
   const KINDS = [
-    ['xz', 'compressed with xz', 'xz -dc', (file: string) => output('xz', '-c', file)],
-    ['bz2', 'compressed with bzip2', 'bzip2 -dc', (file: string) => output('bzip2', '-c', file)],
-    ['zst', 'compressed with zstd', 'zstd -dc', (file: string) => output('zstd', '-c', file)],
     ['zip', 'a zip archive', 'unzip -p', (file: string) => output('zip', '-q', '-', file)],
     ['tar', 'a tar archive', 'tar -xOf', (file: string) => output('tar', '-c', file)],
     ['tgz', 'a tar archive', 'tar -xOf', (file: string) => gzipSync(output('tar', '-c', file))],
@@ -450,15 +522,56 @@ test('a project can be given by name, and an unknown one is refused', async () =
   expect(stderr).toBe("wafstat: unknown project 'nowhere' ('wafstat project list' shows the projects)\n");
 });
 
-test('an unreadable file is refused by name, and no other file is counted', async () => {
+test('a missing file is an error, and the others are counted', async () => {
   const file = sandbox.write('good', ndjson(seconds(0, 1)));
   const missing = sandbox.path('missing');
-  const { status, stderr } = await ingest([file, missing]);
+  const { status, stderr } = await ingest(['--host', 'a.example', missing, file, sandbox.path('no-*.log')]);
   expect(status).toBe(1);
-  expect(stderr).toMatch(/^wafstat: .*\n$/);
-  expect(stderr).toContain(missing);
-  expect((await ingest([sandbox.directory])).stderr).toContain('is a directory');
-  expect(await requests()).toBe(0);
+  expect(stderr).toBe(
+    `wafstat: ${missing} does not exist\n` +
+      `wafstat: ${sandbox.path('no-*.log')} has no files that can be read as logs\n`,
+  );
+  expect(await requests()).toBe(1);
+  const alone = await ingest([missing]);
+  expect(alone).toMatchObject({ status: 1, stdout: '', stderr: `wafstat: ${missing} does not exist\n` });
+});
+
+test('a directory is read with its files, and a pattern with those that match', async () => {
+  const directory = sandbox.path('logs');
+  mkdirSync(join(directory, 'inner'), { recursive: true });
+  const write = (name: string, content: string | Buffer) => writeFileSync(join(directory, name), content);
+  write('one.log', ndjson(seconds(0, 1)));
+  write('inner/two.log', ndjson(seconds(1, 2)));
+  write('three.log.gz', gzipSync(ndjson(seconds(3, 4))));
+  write('.hidden', ndjson(seconds(10, 8)));
+  write('wtmp', Buffer.from([7, 0, 0, 0, 1, 2, 3, 0]));
+  symlinkSync(directory, join(directory, 'inner', 'circle'));
+  const { status, stderr } = await ingest(['--host', 'a.example', directory]);
+  expect(stderr.trim().split('\n').sort()).toEqual([
+    `wafstat: ${directory}/.hidden is skipped: it is hidden`,
+    `wafstat: ${directory}/inner/circle is skipped: it is a link to a directory`,
+    `wafstat: ${directory}/wtmp is skipped: it is binary`,
+  ]);
+  expect(status).toBe(0);
+  expect(await requests()).toBe(7);
+  const matched = await ingest(['--host', 'a.example', '--source', 'other', `${directory}/[it]*/t?o.log`]);
+  expect(matched).toMatchObject({ status: 0, stderr: '' });
+  expect(await requests()).toBe(9);
+});
+
+test('many small files share commits, count once, and stay so when they are read again', async () => {
+  const directory = sandbox.path('small');
+  mkdirSync(directory);
+  for (let i = 0; i < 300; i++) {
+    const content = ndjson(seconds(i, 1));
+    writeFileSync(join(directory, `${i}.log`), i % 2 === 0 ? content : gzipSync(content));
+    // A copy, which may be read at the same time.
+    if (i % 10 === 0) writeFileSync(join(directory, `${i}.copy`), content);
+  }
+  for (let run = 0; run < 2; run++) {
+    expect(await ingest(['--host', 'a.example', directory])).toMatchObject({ status: 0 });
+    expect(await requests()).toBe(300);
+  }
 });
 
 test.runIf(spawnSync('script', ['--version']).status === 0)(

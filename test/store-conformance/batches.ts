@@ -1,7 +1,7 @@
 /** Batches: each counts once; chunks of files and followed paths. */
 import { expect, test } from 'vitest';
 import type { FlaggedRequest } from '../../packages/server/src/event.ts';
-import { compareFollowed, type Store } from '../../packages/server/src/store/store.ts';
+import { compareFollowed, type Store, startWith } from '../../packages/server/src/store/store.ts';
 import { batch, DAY_MS, drawnAt, followed, linked, NOW, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
 
@@ -108,6 +108,25 @@ export function batchTests({ fresh }: Suite): void {
     expect(await linksAfter('two')).toEqual([]);
     expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
     expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
+  });
+
+  test('first chunks are found by the start of their file, and all of them by an unknown start', async () => {
+    const { store } = await fresh();
+    const { append, linksAfter } = linked(store);
+    const ids = async (after: string) => (await linksAfter(after)).map(({ id }) => id);
+    const [a, b] = [startWith('a'), startWith('b')];
+    await append('one', { after: a, bytes: 10 });
+    await append('two', { after: b, bytes: 10 });
+    expect(await ids(a)).toEqual(['one']);
+    expect(await ids('')).toEqual(['one', 'two']);
+    // A file whose start is unknown may be any of them.
+    expect(await append('any', { after: '', bytes: 5 })).toEqual({ kind: 'conflict' });
+    await append('any', { after: '', bytes: 5, siblings: ['one', 'two'] });
+    expect(await ids(b)).toEqual(['any', 'two']);
+    expect(await append('other', { after: b, bytes: 12, siblings: ['two'] })).toEqual({ kind: 'conflict' });
+    await append('longer', { after: b, bytes: 12, siblings: ['any', 'two'], replaces: 'two' });
+    expect(await ids(b)).toEqual(['any', 'longer']);
+    expect(await ids('')).toEqual(['any', 'longer', 'one']);
   });
 
   test('a chunk that has grown replaces its earlier state', async () => {

@@ -78,6 +78,7 @@ function systemErrorMessage(error: unknown): string | null {
 /** Why the file with this name cannot be read. */
 export function readProblem(name: string, code: string): string {
   if (code === 'ENOENT') return `${name} does not exist`;
+  if (code === 'EMPTY') return `${name} has no files that can be read as logs`;
   if (code === 'EISDIR') return `${name} is a directory, not a file`;
   return `cannot read ${name}: ${code === 'EACCES' || code === 'EPERM' ? 'permission denied' : code}`;
 }
@@ -157,6 +158,8 @@ interface ProgressBar {
   end(): void;
 }
 
+export const NO_BAR: ProgressBar = { advance() {}, end() {} };
+
 /** Draws on a terminal and is silent elsewhere. `total` is null or 0 if it is unknown; `unit` formats what is done. */
 export function progressBar(
   { stderr, now }: Pick<Io, 'stderr' | 'now'>,
@@ -164,7 +167,7 @@ export function progressBar(
   total: number | null,
   unit: (done: number) => string,
 ): ProgressBar {
-  if (!stderr.isTTY) return { advance() {}, end() {} };
+  if (!stderr.isTTY) return NO_BAR;
   let done = 0;
   let lines = 0;
   const drawn: { at: number; done: number; lines: number }[] = [];

@@ -1,6 +1,6 @@
 import { SERVER_OPTIONS } from '../config.ts';
 import { DROP_REASONS, normalHostname } from '../event.ts';
-import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
+import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
 import { CompressedInput } from '../ingest/compression.ts';
 import { nextChunk } from '../ingest/file.ts';
@@ -39,7 +39,8 @@ export const explainCommand = command({
     } catch (error) {
       if (error instanceof CompressedInput)
         throw new UserError(error.remedy(file === '-' ? null : file, 'explain'));
-      const { code } = error as NodeJS.ErrnoException;
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (error instanceof ProgramMissing) throw new UserError(`cannot read ${file}: ${message}`);
       if (code === undefined) throw error;
       // A stop closes standard input. What was read before is summed up.
       if (!io.stop.aborted) throw new UserError(readProblem(file, code));

@@ -6,12 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
 import { logsOfRequest, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
-import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
-import { rememberFirstLinks } from '../ingest/checkpoints.ts';
+import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
-import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
+import { FileConflict, type FileIngest, ingestFile, type Turn } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
+import { findInputs, type InputFile, isPatternOnly, matchingLogs } from '../ingest/inputs.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
@@ -24,7 +24,16 @@ import {
   StoreNotWritable,
   StoreUnavailable,
 } from '../store/store.ts';
-import { command, type Io, openStdin, printLine, progressBar, readProblem, UserError } from './command.ts';
+import {
+  command,
+  type Io,
+  NO_BAR,
+  openStdin,
+  printLine,
+  progressBar,
+  readProblem,
+  UserError,
+} from './command.ts';
 import { hostWarnings, IngestSummary, idWarning, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
@@ -68,49 +77,49 @@ const LOST =
 const POLL_MS = 200;
 /** System calls that fail if a followed file cannot be read. */
 const FILE_CALLS = ['open', 'read', 'stat', 'fstat'];
+/** How often `follow` looks for new logs that match a pattern. */
+const MATCH_MS = 1_000;
+/** Logs of one pattern. Each takes some 20 system calls a second. */
+const MATCHES_MAX = 500;
+/** A log that has been missing for longer is not being rotated. Longer than a rotated file is read to its end. */
+const GONE_MS = 120_000;
 /** The pause after the store or a file was unavailable. */
 const RETRY_MS = 2_000;
 
 export const ingestCommand = command({
   name: 'ingest <file...>',
   description:
-    "count the lines of log files; reads plain and gzip files, and standard input ('-'); skips lines that were read before",
+    "count the lines of log files, also compressed ones, of directories, and of standard input ('-'); skips lines that were read before",
   examples: [
     'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
-    'zstdcat access.log.zst | wafstat ingest --data ./data --project shop -',
+    'wafstat ingest --data ./data --project shop ./logs archive.log.zst',
   ],
   options: OPTIONS,
   check: patternProblems,
-  async run(values, files, io) {
+  async run(values, operands, io) {
     letQueriesGoFirst();
     setFlagsFromString(OPTIMIZE_LATER);
-    const left = { bytes: 0 };
-    for (const file of files) left.bytes += await readableBytes(file);
-    return withProject(values, io, async (opened, project) => {
-      const { horizon, freedBefore } = await opened.retention();
+    const { files, problems, skipped } = findInputs(operands);
+    const errors = problems.map(({ path, code }) => new UserError(readProblem(path, code)));
+    for (const { path, what } of skipped) printLine(io.stderr, `wafstat: ${path} is skipped: it is ${what}`);
+    if (files.length === 0) return printErrors(errors, io);
+    const left = { bytes: files.reduce((sum, { bytes }) => sum + bytes, 0) };
+    return withProject(values, io, async (store, project) => {
+      const { horizon, freedBefore } = await store.retention();
       // Known to the readers, so that they report the lines that the store would not count.
       const limits = { ...readLimits(values), horizon };
       const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
-      // A conflict needs a second read, which a stream does not allow.
-      const store = files.includes('-')
-        ? opened
-        : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
-      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      const run = { ...logSource(store, { ...values, project }, limits, io), store, left };
       const summary = new IngestSummary(io, { ...limits, freedBefore });
-      const errors: UserError[] = [];
       try {
-        const { others, errorLogs } = await byKind(files);
-        for (const file of [...others, ...errorLogs]) {
-          const error = await ingestOne(file, ingest, store, pipeline, parsers, left, summary, io);
-          if (error !== null) errors.push(error);
-        }
+        const sorted = await errorLogsLast(files);
+        errors.push(...(await ingestAll(sorted, { ...run, parsers, summary, io })));
       } finally {
         await parsers.close();
         // Printed even after an error: what was counted before it stays counted.
         summary.print();
       }
-      for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
-      return errors.length > 0 || io.stop.aborted ? 1 : 0;
+      return printErrors(errors, io) || (io.stop.aborted ? 1 : 0);
     });
   },
 });
@@ -118,7 +127,10 @@ export const ingestCommand = command({
 export const followCommand = command({
   name: 'follow <file...>',
   description: 'count the lines of log files as they are written; continues across log rotation and restarts',
-  examples: ['wafstat follow --data ./data --project shop /var/log/nginx/access.log'],
+  examples: [
+    'wafstat follow --data ./data --project shop /var/log/nginx/access.log',
+    "wafstat follow --data ./data --project shop '/var/log/nginx/*.log'",
+  ],
   options: OPTIONS,
   check: patternProblems,
   run: (values, files, io) => {
@@ -134,9 +146,19 @@ export const followCommand = command({
         freedBefore: state?.freedBefore,
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
-      const { others, errorLogs } = await byKind(files);
       const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      const startFollowing = (path: string, caughtUp?: () => void) => {
+      const catchUps: Promise<void>[] = [];
+      const follow = async (path: string, isMatch = false) => {
+        let caughtUp = () => {};
+        catchUps.push(
+          new Promise((resolve) => {
+            caughtUp = resolve;
+          }),
+        );
+        if (await isErrorLog(path)) {
+          caughtUp();
+          await Promise.all(catchUps);
+        }
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
         const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
         const counted = (outcome: Outcome) => {
@@ -146,15 +168,13 @@ export const followCommand = command({
         };
         if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
         const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
-        return followOne(new Follower(options), path, io, caughtUp);
+        return followOne(new Follower(options), path, io, { isMatch, caughtUp });
       };
-      const followers: Promise<void>[] = [];
-      const caughtUp = others.map(
-        (path) => new Promise<void>((resolve) => followers.push(startFollowing(path, resolve))),
+      const followers = files.map((file) =>
+        isPatternOnly(file) ? followMatches(file, (path) => follow(path, true), io) : follow(file),
       );
       notifyReady(io);
-      await Promise.race([Promise.all(caughtUp), Promise.all(followers)]);
-      await Promise.all([...followers, ...errorLogs.map((path) => startFollowing(path))]);
+      await Promise.all(followers);
       summary.print();
       return 0;
     };
@@ -210,29 +230,80 @@ function readLimits({
   return { retentionMs: retention, attackSources };
 }
 
-/** Resolves to the error that kept the file from being read to its end, so that the other files are still read. */
+/** Returns the exit status. */
+function printErrors(errors: readonly UserError[], io: Io): 0 | 1 {
+  for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
+  return errors.length > 0 ? 1 : 0;
+}
+
+interface Run {
+  ingest: FileIngest;
+  pipeline: Pipeline;
+  store: Store;
+  parsers: ParserThreads;
+  /** What is still to be read. */
+  left: { bytes: number };
+  summary: IngestSummary;
+  io: Io;
+}
+
+/**
+ * Files up to this size are read while those before them are being counted, so that they share commits: 2,000 files of one
+ * line take a tenth of the time. Their lines take less memory than the chunks of one large file.
+ */
+const SMALL_FILE_BYTES_MAX = 65_536;
+const SMALL_FILES_AT_ONCE = 64;
+
+/** Resolves to the errors that kept files from being read to their end. Other files are still read, and counted in order. */
+async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
+  const errors: UserError[] = [];
+  const reading = new Set<Promise<void>>();
+  let turn: Promise<void> = Promise.resolve();
+  try {
+    for (const file of files) {
+      if (run.io.stop.aborted) break;
+      const isSmall = file.isRegular && file.bytes <= SMALL_FILE_BYTES_MAX;
+      while (reading.size >= (isSmall ? SMALL_FILES_AT_ONCE : 1)) await Promise.race(reading);
+      const before = turn;
+      let finish = () => {};
+      turn = new Promise((resolve) => {
+        finish = resolve;
+      });
+      const done: Promise<void> = ingestOne(file, run, isSmall ? { before, finish } : null)
+        .then((error) => {
+          if (error !== null) errors.push(error);
+        })
+        .finally(() => {
+          finish();
+          reading.delete(done);
+        });
+      reading.add(done);
+      if (!isSmall) await done;
+    }
+    await Promise.all(reading);
+  } finally {
+    await Promise.allSettled(reading);
+  }
+  return errors;
+}
+
+/** Resolves to the error that kept the file from being read to its end. `turn` is null if no other file is being read. */
 async function ingestOne(
-  file: string,
-  ingest: FileIngest,
-  store: Store,
-  pipeline: Pipeline,
-  parsers: ParserThreads,
-  left: { bytes: number },
-  summary: IngestSummary,
-  io: Io,
+  { path: file, bytes, isRegular }: InputFile,
+  { ingest, pipeline, store, parsers, left, summary, io }: Run,
+  turn: Turn | null,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
   const name = nameOf(file);
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
-  const stats = isStdin ? null : await stat(file);
   // A named pipe has no size, and cannot be read again.
-  const total = stats?.size || null;
-  const isRereadable = stats?.isFile() ?? false;
+  const total = bytes || null;
   const advance = (bytes: number) => {
     left.bytes -= bytes;
     bar.advance(bytes);
   };
-  let bar = progressBar(io, name, total, megabytes);
+  const startBar = () => (turn === null ? progressBar(io, name, total, megabytes) : NO_BAR);
+  let bar = startBar();
   let hasChanged = false;
   let outage: Outage | null = null;
   /** Lines that the summary has. The next try reads them again. */
@@ -242,9 +313,13 @@ async function ingestOne(
       let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
-        const plain = isRereadable ? await PlainFile.open(file, advance) : null;
-        const stream = plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance));
-        const options = { eager: isStdin, stop: io.stop, parsers, bytesLeft: () => left.bytes };
+        const plain = isRegular ? await PlainFile.open(file, advance, bytes) : null;
+        const stream =
+          plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined));
+        const bytesLeft = () => left.bytes;
+        // Threads read one file at a time.
+        const shared = turn === null ? { parsers, bytesLeft } : { turn };
+        const options = { eager: isStdin, stop: io.stop, ...shared };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
           if (progress.kind === 'counted') outage = endOutage(outage);
           if (progress.kind !== 'unfinished') lines += progress.lines;
@@ -258,21 +333,21 @@ async function ingestOne(
         // The next try reads the file from its start, and skips what has been counted. After a thread has failed, it uses
         // no threads.
         const isTemporary = TEMPORARY.some((kind) => error instanceof kind);
-        if (isTemporary && isRereadable && retries < RETRIES_MAX) {
+        if (isTemporary && isRegular && retries < RETRIES_MAX) {
           bar.end();
           if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
           hasChanged ||= error instanceof FileChanged;
           if (error instanceof FileChanged) reported = 0;
-          bar = progressBar(io, name, total, megabytes);
+          bar = startBar();
           continue;
         }
-        if (isOutage(error) && isRereadable && !io.stop.aborted && !outage?.isOver) {
+        if (isOutage(error) && isRegular && !io.stop.aborted && !outage?.isOver) {
           bar.end();
           if (outage === null)
             printLine(io.stderr, `wafstat: ${name}: ${(error as Error).message}; retrying`);
           outage ??= beginOutage();
-          await sleep(RETRY_MS, undefined, { signal: io.stop }).catch(() => {});
-          bar = progressBar(io, name, total, megabytes);
+          await pauseFor(RETRY_MS, io);
+          bar = startBar();
           continue;
         }
         if (io.stop.aborted) return null;
@@ -321,9 +396,10 @@ function ingestError(error: unknown, file: string): UserError {
     return new UserError(`${name}: another run is counting the same lines right now`);
   if (error instanceof FileChanged || error instanceof ThreadFailed)
     return new UserError(`${name}: ${message}; run the command again`);
+  if (error instanceof ProgramMissing) return new UserError(`cannot read ${name}: ${message}`);
   if (code?.startsWith('Z_'))
     return new UserError(
-      `${name} is damaged or truncated gzip (${message}); the lines before the damage are counted`,
+      `${name} is damaged or truncated (${message}); the lines before the damage are counted`,
     );
   if (code?.startsWith('E')) return new UserError(readProblem(name, code));
   throw error;
@@ -331,14 +407,18 @@ function ingestError(error: unknown, file: string): UserError {
 
 /**
  * Error logs are read last: of a request that an audit log reports too, they may have the verdict only, and what comes first
- * decides the category.
+ * decides the category. Files whose names differ in numbers only, such as rotated ones, are of one kind.
  */
-async function byKind(files: readonly string[]): Promise<{ others: string[]; errorLogs: string[] }> {
-  const areErrorLogs = await Promise.all(files.map((file) => isErrorLog(file)));
-  return {
-    others: files.filter((_, i) => !areErrorLogs[i]),
-    errorLogs: files.filter((_, i) => areErrorLogs[i]),
-  };
+async function errorLogsLast(files: readonly InputFile[]): Promise<InputFile[]> {
+  const kinds = new Map<string, boolean>();
+  const [others, errorLogs]: [InputFile[], InputFile[]] = [[], []];
+  for (const file of files) {
+    const kind = file.path.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '0');
+    const isLast = kinds.get(kind) ?? (await isErrorLog(file.path));
+    kinds.set(kind, isLast);
+    (isLast ? errorLogs : others).push(file);
+  }
+  return [...others, ...errorLogs];
 }
 
 /** By its first lines. A log that cannot be read is reported later. */
@@ -367,26 +447,52 @@ function nameOf(file: string): string {
   return file === '-' ? STANDARD_INPUT : file;
 }
 
-/** The size of the file; 0 if it is unknown. */
-async function readableBytes(file: string): Promise<number> {
-  if (file === '-') return 0;
-  const stats = await stat(file).catch(({ code = 'unknown error' }: NodeJS.ErrnoException) => {
-    throw new UserError(readProblem(file, code));
-  });
-  if (stats.isDirectory()) throw new UserError(readProblem(file, 'EISDIR'));
-  return stats.size;
+/** Follows the logs that match a pattern, also those that appear later. */
+async function followMatches(
+  pattern: string,
+  follow: (path: string) => Promise<void>,
+  io: Io,
+): Promise<void> {
+  const followed = new Map<string, Promise<void>>();
+  let warned = '';
+  while (!io.stop.aborted) {
+    const found = matchingLogs(pattern, new Set(followed.keys()));
+    for (const path of found) {
+      if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
+      const following = follow(path).finally(() => followed.delete(path));
+      followed.set(path, following);
+    }
+    const missed = found.filter((path) => !followed.has(path)).length;
+    const problem =
+      missed > 0
+        ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
+        : followed.size === 0
+          ? `${pattern} matches no log yet: waiting for one`
+          : '';
+    if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
+    warned = problem;
+    await Promise.race([pauseFor(MATCH_MS, io), ...followed.values()]);
+  }
+  await Promise.all(followed.values());
 }
 
-/** `caughtUp` is called when the file was read to its end, or cannot be read now. */
+const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
+
+/**
+ * `isMatch`: the path was found by a pattern, so it is no longer followed when the log is gone for good. `caughtUp` is called
+ * when the file was read to its end, or cannot be read now.
+ */
 async function followOne(
   follower: Follower,
   path: string,
   io: Io,
-  caughtUp: () => void = () => {},
+  { isMatch, caughtUp }: { isMatch: boolean; caughtUp: () => void },
 ): Promise<void> {
-  const pause = (ms: number) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
   let problem: string | null = null;
+  let existedAt = io.now();
   while (!io.stop.aborted) {
+    if (isMatch && existsSync(path)) existedAt = io.now();
+    if (isMatch && io.now() - existedAt > GONE_MS) break;
     try {
       const hasMore = await follower.look();
       if (problem !== null) {
@@ -396,7 +502,7 @@ async function followOne(
       }
       if (!hasMore) {
         caughtUp();
-        await pause(POLL_MS);
+        await pauseFor(POLL_MS, io);
       }
     } catch (error) {
       // No lines are lost: the position in the file is stored with the counts.
@@ -404,9 +510,10 @@ async function followOne(
       if (found !== problem) printLine(io.stderr, `wafstat: ${found}`);
       problem = found;
       caughtUp();
-      await pause(RETRY_MS);
+      await pauseFor(RETRY_MS, io);
     }
   }
+  caughtUp();
   await follower.close();
 }
 

@@ -1,33 +1,39 @@
-/** The bytes of a log file or stream: read, decompressed if they are gzip, and buffered. */
+/** The bytes of a log file or stream: read, decompressed if they are compressed, and buffered. */
+import { spawn } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
 import { crc32, createInflateRaw, type InflateRaw } from 'node:zlib';
-import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
+import { DECOMPRESSORS, kindOf, MAGIC_BYTES, refuseCompressed } from './compression.ts';
 
 export const READ_BYTES = 1_048_576;
+const READ_BYTES_MIN = 4_096;
 
 /**
- * The content of a log file, decompressed if it is gzip, whatever its name. Throws CompressedInput if it is not text. Each
+ * The content of a log file in UTF-8, decompressed if it is compressed, whatever its name. Throws CompressedInput if it is not text. Each
  * chunk is valid until the next one. A file handle is read from its current position and closed at the end. `onRead` gets
- * the number of bytes of each read.
+ * the number of bytes of each read. `bytes`: about how long the file is, so that a short one takes
+ * little memory.
  */
 export function openLog(
   file: string | FileHandle,
   onRead: (bytes: number) => void = () => {},
+  bytes = READ_BYTES,
 ): AsyncIterable<Uint8Array> {
-  return decompress(readChunks(file, onRead));
+  return decompress(readChunks(file, onRead, Math.min(READ_BYTES, bytes)));
 }
 
 /** One buffer for all chunks: allocating one for each would cost more than reading. */
 async function* readChunks(
   pathOrFile: string | FileHandle,
   onRead: (bytes: number) => void,
+  bytes: number,
 ): AsyncGenerator<Uint8Array> {
   const file = typeof pathOrFile === 'string' ? await open(pathOrFile, 'r') : pathOrFile;
   try {
-    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    const buffer = Buffer.allocUnsafeSlow(Math.max(bytes, READ_BYTES_MIN));
     for (;;) {
       // Without a position, because it may be a pipe.
-      const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
       if (bytesRead === 0) return;
       onRead(bytesRead);
       yield buffer.subarray(0, bytesRead);
@@ -37,33 +43,86 @@ async function* readChunks(
   }
 }
 
-/** Decompresses a stream if it is gzip. Throws CompressedInput if the result is not text. */
+/** Decompresses a stream, and decodes UTF-16. Throws CompressedInput if the result is not text. */
 export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const input = new ByteReader(inflateGzip(stream));
+  const input = new ByteReader(inflate(stream));
   try {
     // Not more than a line: the next one may come much later.
-    refuseCompressed(await input.peekLine(MAGIC_BYTES));
-    yield* input.rest();
+    const start = await input.peekLine(MAGIC_BYTES);
+    const isUtf16 = kindOf(start) === 'utf16';
+    if (!isUtf16) refuseCompressed(start);
+    yield* isUtf16 ? decodeUtf16(input.rest(), start[0] === 0xff) : input.rest();
   } finally {
     await input.close();
   }
 }
 
-async function* inflateGzip(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* inflate(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const input = new ByteReader(stream);
   try {
-    if (!isGzip(await input.peek(2))) {
-      yield* input.rest();
-      return;
-    }
-    // A gzip file may have several members. Like gzip, ignore padding or garbage after the last one.
-    do yield* inflateMember(input);
-    while (isGzip(await input.peek(2)));
-    if (input.failure) throw input.failure;
+    const kind = kindOf(await input.peekLine(MAGIC_BYTES));
+    if (kind === 'gzip') yield* inflateGzip(input);
+    else if (kind !== null && DECOMPRESSORS[kind]) yield* runProgram(DECOMPRESSORS[kind], input);
+    else yield* input.rest();
   } finally {
     await input.close();
   }
 }
+
+async function* inflateGzip(input: ByteReader): AsyncGenerator<Uint8Array> {
+  // A gzip file may have several members. Like gzip, ignore padding or garbage after the last one.
+  do yield* inflateMember(input);
+  while (isGzip(await input.peek(2)));
+  if (input.failure) throw input.failure;
+}
+
+/** To UTF-8. A character that is not complete at the end is left out: a file may be read while it is written. */
+async function* decodeUtf16(
+  stream: AsyncIterable<Uint8Array>,
+  isLittleEndian: boolean,
+): AsyncGenerator<Uint8Array> {
+  const decoder = new TextDecoder(isLittleEndian ? 'utf-16le' : 'utf-16be');
+  for await (const chunk of stream) yield Buffer.from(decoder.decode(chunk, { stream: true }));
+}
+
+/** The program that decompresses a file is not installed. */
+export class ProgramMissing extends Error {}
+
+/** Passes the input through a program. Throws like gzip if it fails, after what it has written. */
+async function* runProgram(
+  { command: [program = '', ...args], package: name }: { command: string[]; package: string },
+  input: ByteReader,
+): AsyncGenerator<Uint8Array> {
+  const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'] });
+  const ended = new Promise<{ status: number | null; error?: NodeJS.ErrnoException }>((resolve) => {
+    child.once('error', (error) => resolve({ status: null, error }));
+    child.once('close', (status) => resolve({ status }));
+  });
+  let message = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    message = `${message}${text}`.slice(0, MESSAGE_LENGTH_MAX);
+  });
+  // It does not read on after damage.
+  child.stdin.on('error', () => {});
+  const feeding = pipeline(input.rest(), child.stdin).catch(() => {});
+  try {
+    yield* child.stdout;
+    const { status, error } = await ended;
+    if (error?.code === 'ENOENT')
+      throw new ProgramMissing(`the program ${program} is not installed: install the package ${name}`);
+    if (input.failure) throw input.failure;
+    if (status !== 0)
+      throw Object.assign(error ?? new Error(message.trim() || `${program} failed`), {
+        code: 'Z_DATA_ERROR',
+      });
+  } finally {
+    child.kill();
+    child.stdin.destroy();
+    await feeding;
+  }
+}
+
+const MESSAGE_LENGTH_MAX = 500;
 
 export function isGzip(bytes: Buffer): boolean {
   return bytes[0] === 0x1f && bytes[1] === 0x8b;

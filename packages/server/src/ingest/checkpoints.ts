@@ -15,7 +15,7 @@ import {
   type Hash,
   randomBytes,
 } from 'node:crypto';
-import type { BatchLink, NewLink, Store } from '../store/store.ts';
+import { type BatchLink, isStart, type NewLink, type Store, startWith } from '../store/store.ts';
 import { isWholeJson } from './formats/json.ts';
 import {
   CHUNK_BYTES_MAX,
@@ -32,6 +32,12 @@ import {
 /** How much of the first line after holes and headers identifies a file. */
 export const FIRST_LINE_BYTES_MAX = 4_096;
 
+/**
+ * How much of that line finds the first chunk in the store. More than the address, time and path of an access line, and
+ * less than a JSON record, so that files of JSON without line ends have a key, too.
+ */
+const START_BYTES = 256;
+
 export interface FileSource {
   project: string;
   source: { name: string; format: string };
@@ -43,7 +49,7 @@ type Peek = (bytes: number) => Promise<Buffer>;
 export class Checkpoints {
   readonly #store: Store;
   readonly #file: FileSource;
-  /** The ID of the chunk before the current one, and the IDs of all chunks after it that the store knows. */
+  /** The ID of the chunk before the current one, or the start of the file, and all chunks after it that the store knows. */
   #after = '';
   #keyBefore: Buffer = Buffer.alloc(0);
   #siblings: string[] = [];
@@ -71,11 +77,16 @@ export class Checkpoints {
     peek: Peek,
     peekFirstLine: Peek = peek,
   ): Promise<{ bytes: Buffer; readerState: string } | null> {
+    // The first line rules out nearly all other files, so they need not be hashed.
+    const start = isStart(this.#after) ? await peekContent(peek, peekFirstLine) : null;
+    if (start !== null) this.#after = startOf(start.subarray(0, CHUNK_BYTES_MAX));
     this.#links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
     this.#siblings = this.#links.map(({ id }) => id);
     if (this.#links.length === 0) return null;
-    // The first line rules out nearly all other files, so they need not be hashed.
-    const start = await peekContent(peek, peekFirstLine);
+    return this.#findCounted(peek, start ?? (await peekContent(peek, peekFirstLine)));
+  }
+
+  async #findCounted(peek: Peek, start: Buffer): Promise<{ bytes: Buffer; readerState: string } | null> {
     const hashes = possibleFirstLineHashes(start);
     const candidates = this.#links.filter(
       (link) => link.bytes === 0 || hashes.has(link.firstLineHash) || beginsFirstLine(link, start),
@@ -99,13 +110,25 @@ export class Checkpoints {
     if (bytes.length > 0 && !hasContent(bytes)) return false;
     const longer = this.#links.filter((link) => link.bytes > bytes.length);
     // After counted chunks, part of a line identifies nothing, but the chunk that continues there was counted.
-    if (this.#after !== '' && lineEnd(bytes) === bytes.length) return longer.length > 0;
+    if (!isStart(this.#after) && lineEnd(bytes) === bytes.length) return longer.length > 0;
     return longer.some((link) => link.firstLineHash === firstLineHash(bytes));
   }
 
-  /** The ID of the chunk before the next bytes; null if they extend the current chunk. */
+  /**
+   * Whether the next bytes are those of the file that `nextCounted` has looked for: it may have been empty, or have been
+   * replaced. Otherwise its chunks must be looked for again.
+   */
+  isStartOf(bytes: Buffer | ChunkDigests): boolean {
+    if (this.#id !== null || !isStart(this.#after)) return true;
+    const start = 'after' in bytes ? bytes.start : startOf(bytes);
+    // A hole, or headers, before a line that only `nextCounted` has seen.
+    const isBeforeContent = start === '' && !('after' in bytes ? bytes.hasContent : hasContent(bytes));
+    return start === this.#after || isBeforeContent;
+  }
+
+  /** The ID of the chunk before the next bytes, '' for the first chunk; null if they extend the current chunk. */
   beforeNext(bytes: number): string | null {
-    if (this.#id === null) return this.#after;
+    if (this.#id === null) return idBefore(this.#after);
     return this.#bytes + bytes > CHUNK_BYTES_MAX && bytes > 0 ? this.#id : null;
   }
 
@@ -162,38 +185,6 @@ export class Checkpoints {
   }
 }
 
-/**
- * The store for a run over many files of a source: reads the first chunks of all its files once, not for each file.
- * Another process may change them, but then an append is a conflict or a duplicate, and the next file reads them again.
- */
-export function rememberFirstLinks(store: Store, { project, source }: FileSource): Store {
-  let links: Map<string, BatchLink> | null = null;
-  return {
-    ...store,
-    async batchesAfter(ofProject, ofSource, after) {
-      if (ofProject !== project || ofSource !== source.name || after !== '')
-        return store.batchesAfter(ofProject, ofSource, after);
-      links ??= new Map((await store.batchesAfter(project, source.name, '')).map((link) => [link.id, link]));
-      return [...links.values()];
-    },
-    async append(batch) {
-      const { id, link } = batch;
-      // A failed append may have changed the store.
-      const appended = await store.append(batch).catch((error) => {
-        links = null;
-        throw error;
-      });
-      if (appended.kind !== 'appended') links = null;
-      else if (id !== undefined && link?.after === '') {
-        const { bytes, firstLineHash, readerState } = link;
-        if (link.replaces !== undefined) links?.delete(link.replaces);
-        links?.set(id, { id, bytes, firstLineHash, readerState });
-      }
-      return appended;
-    },
-  };
-}
-
 /** What a checkpoint needs of some bytes, besides their hash. */
 interface ChunkSummary {
   length: number;
@@ -226,6 +217,8 @@ export interface ChunkDigests extends ChunkSummary {
   /** The ID of the chunk before it. */
   after: string;
   id: string;
+  /** See `startOf`. */
+  start: string;
   /** The input of `stateKey`. */
   state: Uint8Array;
 }
@@ -233,11 +226,30 @@ export interface ChunkDigests extends ChunkSummary {
 /** Computes the digests of a chunk, whose last line must have its end. */
 export function chunkDigests(after: string, bytes: Buffer): ChunkDigests {
   const hash = chunkHash(after).update(bytes);
-  return { ...summaryOf(bytes, false), after, id: idOf(hash), state: stateDigest(hash) };
+  return {
+    ...summaryOf(bytes, false),
+    after,
+    id: idOf(hash),
+    start: startOf(bytes),
+    state: stateDigest(hash),
+  };
 }
 
+/** `after` is an ID, or a start, which is not a part of the hash. */
 function chunkHash(after: string): Hash {
-  return createHash('sha256').update(after);
+  return createHash('sha256').update(idBefore(after));
+}
+
+function idBefore(after: string): string {
+  return isStart(after) ? '' : after;
+}
+
+/** What the first chunk of a file with these first bytes follows. It does not change while the file grows, once it is known. */
+export function startOf(bytes: Buffer): string {
+  const content = bytes.subarray(contentStart(bytes));
+  const line = content.subarray(0, Math.min(lineEnd(content), START_BYTES));
+  const isKnown = hasContent(bytes) && (line.length === START_BYTES || line.length < content.length);
+  return isKnown ? startWith(createHash('sha256').update(line).digest('hex').slice(0, 16)) : '';
 }
 
 function extended(hash: Hash | ChunkDigests, bytes: Buffer): Hash {

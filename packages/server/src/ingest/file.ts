@@ -36,7 +36,7 @@ export type FileProgress =
   /** The last line, or a record of several lines, may be half written. It is left for the next run. */
   | { kind: 'unfinished'; bytes: number; line: number };
 
-/** Another process counts the same file. Nothing was counted twice; a new run counts the rest. */
+/** Another process counts or writes the same file. Nothing was counted twice; a new run counts the rest. */
 export class FileConflict extends Error {}
 
 /**
@@ -46,6 +46,13 @@ export class FileConflict extends Error {}
  */
 const COUNTING_MAX = 8;
 const COUNTING_RECORDS_MAX = 50_000;
+
+export interface Turn {
+  /** Resolves when the batches of the file before have been handed to the store. */
+  before: Promise<unknown>;
+  /** Called when those of this file have. */
+  finish(): void;
+}
 
 interface FileOptions {
   /** For a rotated file of a followed log: count it only if it was begun, or always. A shorter copy is skipped. */
@@ -59,6 +66,8 @@ interface FileOptions {
    * line without an end is counted if it has a record.
    */
   eager?: boolean;
+  /** If other files are read at the same time: when it is the turn of this one to be counted. */
+  turn?: Turn | undefined;
   /** Read chunks in other threads where the result is the same. */
   parsers?: ChunkParsers | undefined;
   /** How many bytes are still to be read, including other files; 0 if unknown. */
@@ -71,7 +80,7 @@ export async function* ingestFile(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  { rotated, begin, stop, eager = false, parsers, bytesLeft = () => 0 }: FileOptions = {},
+  { rotated, begin, stop, eager = false, turn, parsers, bytesLeft = () => 0 }: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const file = stream instanceof PlainFile ? stream : null;
   let bytes = new ByteReader(stream);
@@ -83,7 +92,7 @@ export async function* ingestFile(
   let lines = 0;
   let isBegun = false;
   /** Resolves when the latest batch has been handed to the store. */
-  let handedOver: Promise<unknown> = Promise.resolve();
+  let handedOver: Promise<unknown> = turn?.before ?? Promise.resolve();
   /** Batches under way, in order. */
   const counting: { records: number; counted: Promise<FileProgress> }[] = [];
   let ahead: ReadAhead | null = null;
@@ -103,6 +112,7 @@ export async function* ingestFile(
 
   /** The lines have been read by `reader`. Uses the bytes at once. */
   function count(chunk: Buffer | ChunkDigests, read: ReadLines, chunkLines: number): void {
+    if (!checkpoints.isStartOf(chunk)) throw new FileConflict('the file has changed while it was opened');
     const { id, link, summary } = checkpoints.extend(chunk, reader.state());
     const begins = !isBegun && summary.hasContent;
     const followed = begin && begins ? { followed: begin(summary.firstLineHash) } : {};
@@ -238,6 +248,7 @@ export async function* ingestFile(
       bytes.take(chunk.bytes.length);
       yield* counted('for some');
       if (!isLast) continue;
+      if (turn) handedOver.then(turn.finish, turn.finish);
       yield* counted('for all');
       if (bytes.failure) throw bytes.failure;
       if (chunk.unfinishedBytes > 0)
@@ -251,6 +262,7 @@ export async function* ingestFile(
     await Promise.allSettled([...counting.map((batch) => batch.counted), handedOver]);
     await bytes.close();
     await file?.close();
+    turn?.finish();
   }
 }
 

@@ -190,20 +190,18 @@ export class Follower {
    * ingest has counted one of them, those after it belong to the path.
    */
   async #firstState(files: readonly RotatedFile[], live: FileIdentity | null): Promise<FollowedPath> {
-    const { ingest, store } = this.#options;
-    const source = ingest.source.name;
-    const links = await store.batchesAfter(ingest.project, source, '');
-    const known = new Set(links.map(({ firstLineHash }) => firstLineHash));
-    const identities: (FileIdentity | null)[] = [];
-    for (const { path, id } of files) identities.push(await identifyPath(path, id));
-    const isBegun = (identity: FileIdentity | null) =>
-      identity !== null && (known.has(identity.hash) || known.has(identity.earlierHash));
-    const lastBegun = identities.findLastIndex(isBegun);
-    const end = isBegun(live) || lastBegun === -1 ? files.length : lastBegun;
+    const source = this.#options.ingest.source.name;
+    const found: { identity: FileIdentity | null; isBegun: boolean }[] = [];
+    for (const { path, id } of files) {
+      const identity = await identifyPath(path, id);
+      found.push({ identity, isBegun: identity !== null && (await this.#isCounted(identity)) });
+    }
+    const lastBegun = found.findLastIndex(({ isBegun }) => isBegun);
+    const isLiveBegun = live !== null && (await this.#isCounted(live));
+    const end = isLiveBegun || lastBegun === -1 ? files.length : lastBegun;
     const leftAlone = files.slice(0, end).flatMap((file, i): FollowedFile[] => {
-      const identity = identities[i] ?? null;
-      if (identity === null || isBegun(identity) || identity.hash === live?.hash || !file.hasRotatedName)
-        return [];
+      const { identity = null, isBegun = false } = found[i] ?? {};
+      if (identity === null || isBegun || identity.hash === live?.hash || !file.hasRotatedName) return [];
       this.#warnOfOlder(file);
       return [followedFile(file, identity.hash, 'left_alone')];
     });
@@ -437,9 +435,14 @@ export class Follower {
   }
 
   async #wasBegun(identity: FileIdentity): Promise<boolean> {
+    const isBegun = isHashOf(this.#state().current.begun?.first_line_hash, identity);
+    return isBegun || this.#isCounted(identity);
+  }
+
+  /** Whether the source has a chunk with this first line. */
+  async #isCounted(identity: FileIdentity): Promise<boolean> {
     const { ingest, store } = this.#options;
-    if (isHashOf(this.#state().current.begun?.first_line_hash, identity)) return true;
-    const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
+    const links = await store.batchesAfter(ingest.project, ingest.source.name, identity.start);
     return links.some(({ firstLineHash }) => isHashOf(firstLineHash, identity));
   }
 

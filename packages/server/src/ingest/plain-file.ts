@@ -1,8 +1,8 @@
 /** A log file that is not compressed. It may be truncated and written again while it is read. */
 import { readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { isGzip, READ_BYTES } from './byte-stream.ts';
-import { refuseCompressed } from './compression.ts';
+import { READ_BYTES } from './byte-stream.ts';
+import { CompressedInput, isRead, kindOf } from './compression.ts';
 import { endOfHole } from './lines.ts';
 
 /** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
@@ -66,25 +66,31 @@ export async function readAt(handle: FileHandle, offset: number, bytes: number):
 export class PlainFile implements AsyncIterable<Uint8Array> {
   readonly #handle: FileHandle;
   readonly #onRead: (bytes: number) => void;
+  readonly #readBytes: number;
   /** `onRead` has reported all bytes before this offset. */
   #reported = 0;
   #start: Sample = { offset: 0, bytes: new Uint8Array(0) };
 
-  constructor(handle: FileHandle, onRead: (bytes: number) => void = () => {}) {
+  /** `bytes`: about how long the file is, so that a short one takes little memory. */
+  constructor(handle: FileHandle, onRead: (bytes: number) => void = () => {}, bytes = READ_BYTES) {
     this.#handle = handle;
     this.#onRead = onRead;
+    this.#readBytes = Math.min(READ_BYTES, Math.max(SAMPLE_BYTES, bytes));
   }
 
-  /** Null if the file is gzip. Throws CompressedInput if it is compressed with anything else, or an archive. */
-  static async open(path: string, onRead?: (bytes: number) => void): Promise<PlainFile | null> {
-    const file = new PlainFile(await open(path, 'r'), onRead);
+  /** Null if `decompress` has to read the file. Throws CompressedInput if it is an archive. */
+  static async open(
+    path: string,
+    onRead?: (bytes: number) => void,
+    bytes?: number,
+  ): Promise<PlainFile | null> {
+    const file = new PlainFile(await open(path, 'r'), onRead, bytes);
     try {
       const bytes = await file.read(0, SAMPLE_BYTES);
       file.#start = sampleOf(0, bytes);
-      if (!isGzip(bytes)) {
-        refuseCompressed(bytes);
-        return file;
-      }
+      const kind = kindOf(bytes);
+      if (kind === null) return file;
+      if (!isRead(kind)) throw new CompressedInput(kind);
     } catch (error) {
       await file.close();
       throw error;
@@ -108,9 +114,9 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
 
   /** Each chunk is valid until the next one. Throws FileChanged if the file no longer has its start. */
   async *from(offset: number): AsyncGenerator<Uint8Array> {
-    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    const buffer = Buffer.allocUnsafeSlow(this.#readBytes);
     for (let position = offset; ; ) {
-      const { bytesRead } = await this.#handle.read(buffer, 0, READ_BYTES, position);
+      const { bytesRead } = await this.#handle.read(buffer, 0, buffer.length, position);
       const bytes = buffer.subarray(0, bytesRead);
       const known = this.#start;
       if (position === 0 || this.start === null) this.#start = sampleOf(position, bytes);

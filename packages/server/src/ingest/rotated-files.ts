@@ -4,7 +4,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { isGzip } from './byte-stream.ts';
-import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
+import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash, startOf } from './checkpoints.ts';
 import { type CompressedInput, compressionOf } from './compression.ts';
 import { hasContent } from './lines.ts';
 import { readAt } from './plain-file.ts';
@@ -100,6 +100,8 @@ export interface FileIdentity {
   hash: string;
   /** The hash that earlier releases stored. */
   earlierHash: string;
+  /** See `startOf`. */
+  start: string;
 }
 
 /**
@@ -116,7 +118,7 @@ export async function identify(
   const unreadable = compressionOf(start);
   if (!hasContent(line)) return { identity: null, isCompressed, unreadable };
   return {
-    identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start) },
+    identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start), start: startOf(line) },
     isCompressed,
     unreadable,
   };

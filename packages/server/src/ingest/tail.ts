@@ -41,6 +41,7 @@ export class Tail {
   readonly #options: TailOptions;
   readonly #handle: FileHandle;
   #progress: Progress;
+  #isRotated = false;
   /** See `fileId`. */
   readonly id: string;
 
@@ -65,6 +66,7 @@ export class Tail {
 
   /** Determines again how much of the file has been counted. */
   async locate(isRotated: boolean): Promise<void> {
+    this.#isRotated = isRotated;
     const progress = initialProgress(this.#options);
     await this.#skipCounted(progress, isRotated);
     this.#progress = progress;
@@ -154,11 +156,18 @@ export class Tail {
     return this.#progress.shorterCopyBytes !== null;
   }
 
-  /** False if another process counted these lines first: nothing was counted, and the position is determined again. */
+  /**
+   * False if another process counted these lines first, or the file was empty or another one when it was opened: nothing was
+   * counted, and the position is determined again.
+   */
   async #count({ bytes, lines }: FileChunk, flush: 'all' | 'aged'): Promise<boolean> {
     const { ingest, pipeline, counted, begin } = this.#options;
     const progress = this.#progress;
     if (bytes.length === 0 && flush === 'aged' && !pipeline.hasAged(progress.reader)) return true;
+    if (!progress.checkpoints.isStartOf(bytes)) {
+      await this.locate(this.#isRotated);
+      return false;
+    }
     // A copy of the reader: if the append fails, the lines are read again at the next look.
     const reader = createReader(ingest.reader, progress.reader.state());
     const read = pipeline.read(lines, reader, flush);

@@ -1,5 +1,5 @@
 /** Batches on disk, and the check that makes the chunks of a file count once. */
-import type { BatchLink, BatchRecord, NewLink } from './store.ts';
+import { type BatchLink, type BatchRecord, isStart, type NewLink } from './store.ts';
 
 /** A link with its field names on disk. */
 export interface LinkRecord {
@@ -24,6 +24,12 @@ export function dayOf(time: number): number {
   return Math.floor(time / 86_400_000);
 }
 
+/** Whether a link is one of those after `after`: see `batchesAfter`. */
+export function isAfter(link: { after: string }, after: string): boolean {
+  if (after === '') return isStart(link.after);
+  return link.after === after || (link.after === '' && isStart(after));
+}
+
 /**
  * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
  * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,
@@ -37,7 +43,7 @@ export function isLinkCurrent(
   const siblings = new Set(link.siblings);
   const found = idsAfter(link.after);
   return (
-    (link.after === '' || exists(link.after)) &&
+    (isStart(link.after) || exists(link.after)) &&
     found.length === siblings.size &&
     found.every((id) => siblings.has(id)) &&
     (link.replaces === undefined || idsAfter(link.replaces).length === 0)

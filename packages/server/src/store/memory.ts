@@ -1,6 +1,6 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } from '../event.ts';
-import { dayOf, isLinkCurrent } from './batches.ts';
+import { dayOf, isAfter, isLinkCurrent } from './batches.ts';
 import {
   countedEvents,
   FLAGGED_REQUESTS_MAX,
@@ -483,7 +483,7 @@ function putRequests(requests: SourceRequests, { changes, last }: FlaggedRequest
 
 function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[] {
   return batches.flatMap(({ id, link }) => {
-    if (link?.after !== after) return [];
+    if (link === undefined || !isAfter(link, after)) return [];
     const { after: _, ...rest } = link;
     return [{ id, ...rest }];
   });

@@ -80,7 +80,10 @@ export interface Store {
   /** While this number stays the same, so do the versions of all ranges. Only in stores that have `versions`. */
   changes?(): number;
 
-  /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
+  /**
+   * The batches that follow `after` in their file: the ID of a batch, or what `startWith` returns for the files that start so
+   * and those whose start was unknown ('') when they were counted. '' for the first batches of all files.
+   */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 
   /** The paths of a project that `follow` has followed, sorted by source and path. */
@@ -334,7 +337,7 @@ export interface Batch {
   examples?: Readonly<Record<string, DropExample>> | null | undefined;
 }
 
-/** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
+/** A counted batch as a chunk of a file. It follows another chunk, or the start of the file (`startWith`). */
 export interface BatchLink {
   id: string;
   bytes: number;
@@ -342,6 +345,21 @@ export interface BatchLink {
   firstLineHash: string;
   /** The state that a reader of the file needs to continue after the chunk. */
   readerState: string;
+}
+
+const START = 'start:';
+
+/**
+ * What the first chunk of a file follows: a key of how the file starts, so that among thousands of files few have to be
+ * compared. '' if the start does not distinguish the file, for example before its first line is complete.
+ */
+export function startWith(key: string): string {
+  return `${START}${key}`;
+}
+
+/** Whether a chunk that follows this is the first one of its file. */
+export function isStart(after: string): boolean {
+  return after === '' || after.startsWith(START);
 }
 
 /** A counted batch that the store still recognizes. */

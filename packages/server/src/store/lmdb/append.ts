@@ -27,6 +27,8 @@ import {
   type BatchLink,
   type BatchRecord,
   type FollowedPath,
+  isStart,
+  startWith,
   storedCategory,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';
@@ -327,18 +329,24 @@ export function keepBatchUntil(schema: Schema, source: number, id: string, day: 
 }
 
 export function linksAfter({ batchLinks }: Schema, source: number, after: string): BatchLink[] {
-  const range = batchLinks.getRange(keysAfter(source, after));
-  return [...range].map(({ key: [, , id], value }) => ({ id, ...fromLinkRecord(value) }));
+  const entries = keysAfter(source, after).flatMap((range) => [...batchLinks.getRange(range)]);
+  return entries.map(({ key: [, , id], value }) => ({ id, ...fromLinkRecord(value) }));
 }
 
 export function idsAfter({ batchLinks }: Schema, source: number, after: string): string[] {
-  return [...batchLinks.getKeys(keysAfter(source, after))].map(([, , id]) => id);
+  const keys = keysAfter(source, after).flatMap((range) => [...batchLinks.getKeys(range)]);
+  return keys.map(([, , id]) => id);
 }
 
 type LinkKey = [source: number, after: string, id: string];
 
-function keysAfter(source: number, after: string): { start: LinkKey; end: LinkKey } {
-  return { start: [source, after, ''], end: [source, after, '\uffff'] };
+/** The keys of the links for which `isAfter` holds. */
+function keysAfter(source: number, after: string): { start: LinkKey; end: LinkKey }[] {
+  const range = (first: string, last = first) => {
+    return { start: [source, first, ''] as LinkKey, end: [source, last, '\uffff'] as LinkKey };
+  };
+  if (after === '') return [range(''), range(startWith(''), startWith('\uffff'))];
+  return isStart(after) ? [range(''), range(after)] : [range(after)];
 }
 
 export function openProject(schema: Schema, id: string): ProjectRecord {

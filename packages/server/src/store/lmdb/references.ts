@@ -1,6 +1,7 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
 import { isDeletedHost } from '../ids.ts';
+import { isStart } from '../store.ts';
 import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import { checkedJson, hasChecksum, type Schema } from './schema.ts';
 
@@ -83,7 +84,7 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
     const [source, after, id] = key;
     const batch = batches.get([source, id]);
     const isLinked = batch?.after === after;
-    if (isLinked && (after === '' || batches.doesExist([source, after]))) continue;
+    if (isLinked && (isStart(after) || batches.doesExist([source, after]))) continue;
     const problem = `the ${isLinked ? 'previous ' : ''}batch does not exist`;
     const fix = () => {
       batchLinks.removeSync(key);

@@ -12,7 +12,7 @@ import {
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { newSource, updateSource } from '../sources.ts';
-import type { Appended, Batch, Source } from '../store.ts';
+import { type Appended, type Batch, isStart, type Source, startWith } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
@@ -49,8 +49,7 @@ export interface Known {
   sources: Map<string, { number: number; record: SourceRecord }>;
   /** Keys of `batchKey`. */
   batches: Set<string>;
-  /** Batch IDs, by `batchKey` of the batch before them. */
-  after: Map<string, string[]>;
+  after: LinksAfter;
   /** Flagged requests of the events, by source name. */
   requests: Map<string, KnownRequests>;
 }
@@ -58,6 +57,35 @@ export interface Known {
 interface KnownRequests {
   records: Map<string, RequestRecord>;
   last: number;
+}
+
+/** The links of a group: those around its batches, by their source. */
+class LinksAfter {
+  readonly #sources = new Map<string, Map<string, string[]>>();
+
+  add(source: string, { after, id }: { after: string; id: string }): void {
+    const links = this.#sources.get(source) ?? new Map<string, string[]>();
+    this.#sources.set(source, links);
+    const ids = links.get(after);
+    if (ids === undefined) links.set(after, [id]);
+    else ids.push(id);
+  }
+
+  delete(source: string, { after, id }: { after: string; id: string }): void {
+    const links = this.#sources.get(source);
+    links?.set(
+      after,
+      (links.get(after) ?? []).filter((other) => other !== id),
+    );
+  }
+
+  /** See `batchesAfter`. */
+  ids(source: string, after: string): string[] {
+    const links = this.#sources.get(source) ?? new Map<string, string[]>();
+    if (after !== '' && !isStart(after)) return links.get(after) ?? [];
+    const starts = after === '' ? [...links.keys()].filter(isStart) : ['', after];
+    return starts.flatMap((start) => links.get(start) ?? []);
+  }
 }
 
 function batchKey(source: string, id: string): string {
@@ -75,7 +103,9 @@ export async function readKnown(
     for (const each of [id, link?.after, link?.replaces]) {
       if (each !== undefined) ids.set(batchKey(source.name, each), [source.name, each]);
     }
+    if (link !== undefined && isStart(link.after)) ids.set(batchKey(source.name, ''), [source.name, '']);
   }
+  const withAllStarts = batches.filter(({ link }) => link?.after === '').map(({ source }) => source.name);
   const pairs = [...ids.values()];
   const values = [project, pairs.map(([source]) => source), pairs.map(([, id]) => id)];
   const [hosts, sources, found, links, requests] = await Promise.all([
@@ -99,16 +129,17 @@ export async function readKnown(
       : run<{ name: string; after: string; id: string }>(
           `SELECT k.name, b.after, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
        JOIN sources s ON s.project = $1 AND s.name = k.name
-       JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.id`,
-          values,
+       JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.id
+       UNION
+       SELECT s.name, b.after, b.id FROM sources s
+       JOIN batches b ON b.project = $1 AND b.source = s.number AND starts_with(b.after, $5)
+       WHERE s.project = $1 AND s.name = ANY($4)`,
+          [...values, withAllStarts, startWith('')],
         ),
     readRequests(run, project, batches),
   ]);
-  const after = new Map<string, string[]>();
-  for (const link of links) {
-    const key = batchKey(link.name, link.after);
-    after.set(key, [...(after.get(key) ?? []), link.id]);
-  }
+  const after = new LinksAfter();
+  for (const link of links) after.add(link.name, link);
   return {
     hosts: new Map(hosts.map(({ id, number }) => [id, number])),
     sources: new Map(sources.map(({ name, ...source }) => [name, source])),
@@ -183,7 +214,7 @@ export class GroupPlan {
     const { project, source, id, link } = batch;
     const { batches, after, hosts } = this.#known;
     const exists = (other: string) => batches.has(batchKey(source.name, other));
-    const idsAfter = (other: string) => after.get(batchKey(source.name, other)) ?? [];
+    const idsAfter = (other: string) => after.ids(source.name, other);
     const isDuplicate = id !== undefined && exists(id);
     if (isDuplicate || (link && !isLinkCurrent(link, exists, idsAfter))) {
       if (batch.events.length > 0) this.isWhole = false;
@@ -245,12 +276,9 @@ export class GroupPlan {
     batches.add(key);
     this.#newBatches.set(key, { source: source.name, day, batch });
     if (!link) return;
-    const siblings = after.get(batchKey(source.name, link.after)) ?? [];
-    after.set(batchKey(source.name, link.after), [
-      ...siblings.filter((other) => other !== link.replaces),
-      id,
-    ]);
+    after.add(source.name, { after: link.after, id });
     if (link.replaces !== undefined) {
+      after.delete(source.name, { after: link.after, id: link.replaces });
       const replaced = batchKey(source.name, link.replaces);
       batches.delete(replaced);
       if (!this.#newBatches.delete(replaced)) this.#replaced.push([source.name, link.replaces]);

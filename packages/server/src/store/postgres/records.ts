@@ -6,9 +6,11 @@ import { groupSources, newSource } from '../sources.ts';
 import {
   compareFollowed,
   type FollowedPath,
+  isStart,
   NO_SOURCE,
   type Source,
   type Store,
+  startWith,
   type TimeRange,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
@@ -52,8 +54,9 @@ export function recordMethods(
         const rows = await database.run<BatchColumns>(
           `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
            FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
-           WHERE s.project = $1 AND s.name = $2 AND b.after = $3`,
-          [project, source, after],
+           WHERE s.project = $1 AND s.name = $2
+             AND ${after === '' ? "(b.after = '' OR starts_with(b.after, $3))" : 'b.after = ANY($3)'}`,
+          [project, source, after === '' ? startWith('') : isStart(after) ? ['', after] : [after]],
         );
         return rows.map(({ id, bytes, first_line_hash, reader_state }) => ({
           id,
