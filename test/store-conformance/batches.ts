@@ -1,8 +1,8 @@
 /** Batches: each counts once; chunks of files and followed paths. */
 import { expect } from 'vitest';
-import type { Event, FlaggedRequest } from '../../packages/server/src/event.ts';
+import type { FlaggedRequest } from '../../packages/server/src/event.ts';
 import { compareFollowed, type Store } from '../../packages/server/src/store/store.ts';
-import { batch, DAY_MS, drawnAt, followed, linked, NOW } from './data.ts';
+import { batch, DAY_MS, drawnAt, followed, linked, NOW, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
 
 export function batchTests({ test, fresh }: Suite): void {
@@ -164,8 +164,8 @@ export function batchTests({ test, fresh }: Suite): void {
   });
 }
 
-function flaggedAt(time: number): Event {
-  return { time, hostId: null, request: false, attack: 'sqli', count: 1 };
+function flaggedAt(time: number): RandomEvent {
+  return { time, host: null, request: false, attack: 'sqli', count: 1 };
 }
 
 async function attacksOf(store: Store): Promise<number> {
