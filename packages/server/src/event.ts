@@ -81,7 +81,7 @@ export interface FlaggedRequest {
 /** A request ID as a key of the store, which has at most 33 characters. Those of web servers stay as they are. */
 export function requestKey(id: string): string {
   return /^[\w.@-]{1,32}$/.test(id)
-    ? id
+    ? copyOf(id)
     : `#${createHash('sha256').update(id).digest('base64url').slice(0, 24)}`;
 }
 

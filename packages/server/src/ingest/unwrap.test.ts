@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
-import { fixtureLines, outcomes, readLines } from '../../fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, parseLines, readLines } from '../../fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
 import { LINE_BYTES_MAX, LineBlock } from './lines.ts';
 import { createReader, STATE_LENGTH_MAX } from './reader.ts';
@@ -219,7 +219,7 @@ test('two streams in one log do not affect each other, wherever a batch ends', (
           ...second.flush(),
         ];
         expect(sorted(parsed)).toEqual(
-          sorted([...readLines(fixtureLines(one)), ...readLines(fixtureLines(other))]),
+          sorted([...parseLines(fixtureLines(one)), ...parseLines(fixtureLines(other))]),
         );
         expect(second.state() === '' || !second.state().includes('"parts"')).toBe(true);
       },
