@@ -4,7 +4,7 @@ import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
 import { ChangeCounter } from '../lmdb/change-counter.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
+import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
 import type {
   IdentityRecord,
@@ -64,8 +64,7 @@ export function openLmdbIdentity(
   const problem = versionProblem(db.meta, path);
   if (problem !== null) throw new Error(problem);
   // Only a new file needs the write lock, which another process may hold.
-  if (!db.meta.doesExist('version'))
-    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
+  if (!db.meta.doesExist('version')) commitSync(db, () => void db.meta.putSync('version', IDENTITY_VERSION));
 
   const idByName = (kind: NamedKind, domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
@@ -82,6 +81,7 @@ export function openLmdbIdentity(
   const committer = new Committer({
     path,
     root: () => db.root,
+    checkPath: () => db.checkPath(),
     async reopen() {
       await db.root.close();
       Object.assign(db, openTables(path));
@@ -140,7 +140,7 @@ export function openLmdbIdentity(
         .catch(rethrow),
     async matchesMasterKey(fingerprint) {
       if (!db.meta.doesExist('mark')) {
-        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
+        commitSync(db, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
       }
       return db.meta.get('mark') === fingerprint;
     },
@@ -148,7 +148,7 @@ export function openLmdbIdentity(
       const id = db.meta.get('statistics');
       return typeof id === 'number' ? id : undefined;
     },
-    setStatisticsFileId: (id) => commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
+    setStatisticsFileId: (id) => commitSync(db, () => void db.meta.putSync('statistics', id)),
     changes() {
       seenChanges = changes.get();
       return seenChanges;
@@ -226,12 +226,10 @@ function knownLoginsOf(db: Tables, userId: string) {
 }
 
 function openTables(path: string) {
-  // The file holds password hashes, and others may have access to the directory.
-  createPrivateFiles(path);
-  const { root, table: openTable } = openLmdb(path);
+  const { table: openTable, ...file } = openLmdb(path);
   const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
   return {
-    root,
+    ...file,
     meta: table<number | string, MetaKey>('meta'),
     domains: table<Domain, string>('domains'),
     projects: table<Project, string>('projects'),
