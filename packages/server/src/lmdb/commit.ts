@@ -22,7 +22,9 @@ type WriteTrouble =
   | 'the disk is full'
   | 'the disk is full or fails'
   | 'another process holds the write lock'
-  | 'a file of the data directory was deleted or replaced';
+  | typeof FILE_REPLACED;
+
+export const FILE_REPLACED = 'a file of the data directory was deleted or replaced';
 
 /** The transaction was rolled back, unless `outcomeUnknown`. */
 export class CommitFailed extends Error {

@@ -22,7 +22,7 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
-import { CommitFailed, isLmdbError } from './commit.ts';
+import { CommitFailed, FILE_REPLACED, isLmdbError } from './commit.ts';
 
 interface OpenFile {
   path: string;
@@ -67,7 +67,7 @@ function replaced(path: string): CommitFailed {
   return new CommitFailed(
     `${path} or its lock file was deleted or replaced while this process had it open; nothing was changed. ` +
       'Stop all wafstat processes of this data directory, restore the file if it is missing, and start them again',
-    'a file of the data directory was deleted or replaced',
+    FILE_REPLACED,
   );
 }
 
@@ -144,7 +144,7 @@ function checkNoOtherLock(path: string): void {
   throw new CommitFailed(
     `${path} cannot be opened: its lock file was deleted while process ${pid} has ${path} open. ` +
       'Stop that process and start it again',
-    'a file of the data directory was deleted or replaced',
+    FILE_REPLACED,
   );
 }
 
