@@ -3,7 +3,12 @@ import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError, malformed, retryLater } from '../errors.ts';
-import { IdentityNotWritable, IdentityUnavailable, UnknownRecord } from '../identity/errors.ts';
+import {
+  IdentityDamaged,
+  IdentityNotWritable,
+  IdentityUnavailable,
+  UnknownRecord,
+} from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { LinesInFuture, SourceLimitReached } from '../ingest/pipeline.ts';
 import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
@@ -39,6 +44,10 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof StoreUnavailable) {
     const outcome = error.outcomeUnknown ? `; ${OUTCOME_UNKNOWN}` : '';
     return retryLater('WAF.5001', `the store is unavailable${outcome}; retry later`, 5);
+  }
+  if (error instanceof IdentityDamaged) {
+    const advice = "the operator must run 'wafstat verify' (the log says where)";
+    return new ApiError('WAF.5001', `stored users, projects or keys are damaged; ${advice}`);
   }
   if (error instanceof IdentityUnavailable)
     return retryLater('WAF.5001', 'users and permissions cannot be looked up now; retry later', 5);
