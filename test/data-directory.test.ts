@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { login } from './api.ts';
@@ -456,3 +457,57 @@ function isInRecord(bytes: Buffer, offset: number): boolean {
     return page.readUInt16LE(node + 4) === 0 && offset % 4_096 >= keyAt && offset % 4_096 < end;
   });
 }
+
+describe('a file that is deleted or replaced while it is in use', () => {
+  test.each(['statistics.mdb', 'statistics.mdb-lock', 'identity.mdb'])(
+    '%s: changes are refused, the service is not ready, and the log says why',
+    async (name) => {
+      const { server, api } = await sandbox.service(...KEEP_ALL);
+      const push = () =>
+        fetch(`${server.address}/ingest/v1/${api.project}`, {
+          method: 'POST',
+          headers: { 'X-Auth-Token': api.token },
+          body: JSON.stringify({ time: T }),
+        });
+      expect((await push()).status).toBe(200);
+      rmSync(join(sandbox.data, name));
+      expect((await fetch(`${server.address}/readyz`)).status).toBe(503);
+      const changed =
+        name === 'identity.mdb'
+          ? await fetch(`${server.address}/v3/auth/tokens`, {
+              method: 'DELETE',
+              headers: { 'X-Auth-Token': api.token, 'X-Subject-Token': api.token },
+            })
+          : await push();
+      expect(changed.status).toBe(503);
+      expect(await changed.text()).toContain('a file of the data directory was deleted or replaced');
+      await eventually(
+        () => server.process.stderr.includes('or its lock file was deleted or replaced') || undefined,
+        'the reason in the log',
+      );
+    },
+  );
+
+  test('an ingest that runs ends with status 1; another one does not start beside it without its lock file', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T }], ...KEEP_ALL);
+    const options = ['--data', sandbox.data, '--project', project, '--format', 'events', ...KEEP_ALL];
+    const stdin = new PassThrough();
+    const first = sandbox.start(['ingest', ...options, '-'], { stdin });
+    stdin.write(ndjson([{ time: T + 1 }]));
+    const events = async () =>
+      (await sandbox.runJson<{ events: number }[]>('source', 'list', '--project', project))[0]?.events;
+    await eventually(async () => (await events()) === 2 || undefined, 'the first line to be counted');
+    rmSync(join(sandbox.data, 'statistics.mdb-lock'));
+    const log = sandbox.write('second.ndjson', ndjson([{ time: T + 2 }]));
+    const second = await sandbox.start(['ingest', ...options, log]).end();
+    expect(second).toMatchObject({ status: 1, signal: null });
+    expect(second.stderr).toContain(`its lock file was deleted while process ${first.pid} has`);
+    stdin.end(ndjson([{ time: T + 3 }]));
+    const ended = await first.end();
+    expect(ended).toMatchObject({ status: 1, signal: null });
+    expect(ended.stderr).toContain('was deleted or replaced while this process had it open');
+    expect(await events()).toBe(2);
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
+  });
+});

@@ -1,6 +1,6 @@
 /** Full disks, failing disks and stopped processes: queries still work, changes are refused, counts stay exact. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -11,6 +11,7 @@ import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 const START = Date.now() - 3_600_000;
 const PUSHERS = 8;
 const FAULTS = 4;
+const FAKETIME = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/faketime/libfaketime.so.1`;
 
 let sandbox: Sandbox;
 beforeEach(() => {
@@ -308,4 +309,85 @@ describe('a stopped process that holds the write lock', () => {
     expect(host.signal).toBe('SIGTERM');
     expect(await finish()).toBeGreaterThan(0);
   });
+});
+
+/** A clock 26 hours behind, as on a machine that starts without a battery, until `correct`. */
+describe.skipIf(!existsSync(FAKETIME) && process.env.CI !== 'true')('a clock that is behind', () => {
+  const LINES = 1_000;
+  const lines = () =>
+    ndjson(Array.from({ length: LINES }, (_, i) => ({ time: START + i, host: 'a.example' })));
+
+  function slowClock() {
+    const file = sandbox.write('clock', '-26h\n');
+    return {
+      env: {
+        LD_PRELOAD: FAKETIME,
+        FAKETIME_TIMESTAMP_FILE: file,
+        FAKETIME_NO_CACHE: '1',
+        FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      },
+      correct: () => writeFileSync(file, '+0\n'),
+    };
+  }
+
+  const sourceOptions = (project: string) => [
+    '--data',
+    sandbox.data,
+    '--project',
+    project,
+    '--format',
+    'events',
+  ];
+  const accepted = async (project: string) =>
+    (await sandbox.runJson<{ events: number }[]>('source', 'list', '--project', project))[0]?.events ?? 0;
+
+  test('follow waits, says so, and counts every line when the clock is right', async () => {
+    const { project_id: project } = await sandbox.init();
+    const clock = slowClock();
+    const log = sandbox.write('live.ndjson', lines());
+    const follow = sandbox.start(['follow', ...sourceOptions(project), log], { env: clock.env });
+    await eventually(
+      () => follow.stderr.includes('most lines are more than 24 hours in the future') || undefined,
+      'the reason in the log',
+    );
+    expect(await accepted(project)).toBe(0);
+    clock.correct();
+    await eventually(async () => (await accepted(project)) === LINES || undefined, 'all lines to be counted');
+    expect(follow.stderr).toContain('reading continues');
+  });
+
+  test('ingest has status 1 and marks nothing as read', async () => {
+    const { project_id: project } = await sandbox.init();
+    const log = sandbox.write('log.ndjson', lines());
+    const args = ['ingest', ...sourceOptions(project), log];
+    const refused = await sandbox.start(args, { env: slowClock().env }).end();
+    expect(refused.status).toBe(1);
+    expect(refused.stderr).toContain('most lines are more than 24 hours in the future');
+    expect((await sandbox.run(args)).status).toBe(0);
+    expect(await accepted(project)).toBe(LINES);
+  });
+
+  test('a push is refused, and counts when it is sent again with the same key', async () => {
+    const installation = await sandbox.init();
+    const clock = slowClock();
+    const server = await sandbox.serve([], { env: clock.env });
+    const service = { installation, server, api: await login(server.address, installation) };
+    const sent = Array.from({ length: 3 }, (_, i) => ({ time: START + i }));
+    expectRefused(await push(service, sent, 'key'), 'all lines are more than 24 hours in the future');
+    clock.correct();
+    const api = await login(server.address, installation);
+    expect(JSON.parse((await push({ ...service, api }, sent, 'key')).text)).toMatchObject({
+      accepted: 3,
+      duplicate: false,
+    });
+  });
+});
+
+test('lines in the future among others are dropped, and stop nothing', async () => {
+  const { project_id: project } = await sandbox.init();
+  const future = Array.from({ length: 400 }, (_, i) => ({ time: START + 400 * 86_400_000 + i }));
+  const log = sandbox.write('mixed.ndjson', ndjson([...future, ...events(500)]));
+  const args = ['ingest', '--data', sandbox.data, '--project', project, '--format', 'events', log];
+  const { status, stdout } = await sandbox.run(args);
+  expect([status, /accepted +500/.test(stdout), /dropped +400/.test(stdout)]).toEqual([0, true, true]);
 });

@@ -10,21 +10,20 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
-  readlinkSync,
   renameSync,
   rmSync,
   type Stats,
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import type { RootDatabase } from 'lmdb';
 import { AUDIT_FILE } from '../audit/audit-file.ts';
 import { DIRECTORY } from '../config.ts';
-import { openReadOnly } from '../lmdb/files.ts';
+import { commitSync, openLmdb, openReadOnly, processesWith } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
-  fileBeforeCompact,
   fileExists,
   identityFile,
   isInitialised,
@@ -107,7 +106,6 @@ export const compactCommand = command({
     const before = statSync(file);
     if (await isInUse(file)) throw inUse(file);
     const copy = `${file}.compact`;
-    const aside = fileBeforeCompact(file);
     rmSync(copy, { force: true });
     const transaction = lastTransaction(file);
     await copyDataFile(file, copy);
@@ -120,19 +118,19 @@ export const compactCommand = command({
       );
     }
     sync(copy);
-    // No process can open the file from here on. One that opened or changed it before is detected below.
-    renameSync(file, aside);
+    const opened = openLmdb(file);
     try {
-      if (lastTransaction(aside) !== transaction || processesWith(before).length > 0) throw inUse(file);
-    } catch (error) {
-      renameSync(aside, file);
-      rmSync(copy);
-      throw error;
+      // With the write lock: a process that opens the file meanwhile changes nothing until it sees that it is another one.
+      commitSync(opened, () => {
+        if (lastTransaction(file) !== transaction || hasOtherUsers(before, opened.root)) throw inUse(file);
+        renameSync(copy, file);
+        rmSync(`${file}-lock`);
+      });
+    } finally {
+      rmSync(copy, { force: true });
+      await opened.root.close();
     }
-    rmSync(`${file}-lock`, { force: true });
-    renameSync(copy, file);
     sync(dirname(file));
-    rmSync(aside);
     const after = statSync(file).size;
     return printResult(
       io,
@@ -209,45 +207,17 @@ function inUse(file: string): UserError {
 
 /** Whether another process has the file open. */
 export async function isInUse(file: string): Promise<boolean> {
-  return processesWith(statSync(file)).length > 0 || hasReaders(file);
-}
-
-/** Whether other processes are in LMDB's table of readers, which includes processes in other containers. */
-async function hasReaders(file: string): Promise<boolean> {
   const { root } = openReadOnly(file);
   try {
-    root.readerCheck();
-    const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);
-    return pids.some((pid) => pid !== String(process.pid));
+    return hasOtherUsers(statSync(file), root);
   } finally {
     await root.close();
   }
 }
 
-/** Other processes of this machine that have the file open, as far as permissions show. */
-function processesWith({ dev, ino }: Stats): string[] {
-  const isOther = (name: string) => /^\d+$/.test(name) && name !== String(process.pid);
-  return list('/proc')
-    .filter(isOther)
-    .filter((pid) => {
-      const directory = join('/proc', pid, 'fd');
-      return list(directory).some((fd) => {
-        try {
-          if (!readlinkSync(join(directory, fd)).startsWith('/')) return false;
-          const found = statSync(join(directory, fd));
-          return found.dev === dev && found.ino === ino;
-        } catch {
-          return false;
-        }
-      });
-    });
-}
-
-/** Empty if the directory is unreadable or the process has ended. */
-function list(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
-  }
+/** Also looks into LMDB's table of readers, which includes processes in other containers. */
+function hasOtherUsers(file: Stats, root: RootDatabase): boolean {
+  root.readerCheck();
+  const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);
+  return processesWith(file).length > 0 || pids.some((pid) => pid !== String(process.pid));
 }

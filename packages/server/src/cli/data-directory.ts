@@ -69,11 +69,6 @@ export function masterKeyFile(directory: string): string {
   return join(directory, MASTER_KEY_FILE);
 }
 
-/** Where `compact` keeps the original file until the compacted one has replaced it. */
-export function fileBeforeCompact(file: string): string {
-  return `${file}.before-compact`;
-}
-
 export function isInitialised(directory: string): boolean {
   return fileExists(identityFile(directory));
 }
@@ -201,11 +196,7 @@ export async function acceptStatistics(directory: string, context: CommandContex
 export function checkStatisticsFile(file: string, knownId: number | undefined): void {
   const bytes = existsSync(file) ? statSync(file).size : 0;
   if (bytes > 0) checkFile(file);
-  else if (existsSync(fileBeforeCompact(file))) {
-    throw new UserError(
-      `${file} is missing, because 'wafstat compact' was interrupted: rename ${fileBeforeCompact(file)} to ${file}`,
-    );
-  } else if (knownId !== undefined) {
+  else if (knownId !== undefined) {
     throw new UserError(
       `${file} is ${existsSync(file) ? 'empty' : 'missing'}, but it held the statistics of this data directory. ` +
         `Restore it from a backup; to continue without them, run ${acceptCommand(dirname(file))}`,

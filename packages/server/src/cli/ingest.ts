@@ -13,9 +13,10 @@ import { FileConflict, type FileIngest, ingestFile, type Turn } from '../ingest/
 import { Follower } from '../ingest/follow.ts';
 import { findInputs, type InputFile, isPatternOnly, matchingLogs } from '../ingest/inputs.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
-import { Pipeline } from '../ingest/pipeline.ts';
+import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
 import { createReader } from '../ingest/reader.ts';
+import { FILE_REPLACED } from '../lmdb/commit.ts';
 import { afterRunning } from '../running-time.ts';
 import {
   type Store,
@@ -73,6 +74,8 @@ const RETRIES_MAX = 100;
 const OUTAGE_MS_MAX = 60_000;
 const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
+const IN_FUTURE =
+  'most lines are more than 24 hours in the future; correct the clock of this machine, or that of the machine that wrote the log';
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
 const POLL_MS = 200;
 /** System calls that fail if a followed file cannot be read. */
@@ -392,6 +395,8 @@ function ingestError(error: unknown, file: string): UserError {
   const name = nameOf(file);
   if (error instanceof CompressedInput)
     return new UserError(error.remedy(file === '-' ? null : file, 'ingest ... -'));
+  if (error instanceof LinesInFuture)
+    return new UserError(`${name}: ${IN_FUTURE}. Nothing was counted: run the command again after that`);
   if (error instanceof FileConflict)
     return new UserError(`${name}: another run is counting the same lines right now`);
   if (error instanceof FileChanged || error instanceof ThreadFailed)
@@ -522,6 +527,10 @@ function followProblem(error: unknown, path: string): string {
   const { code, syscall = '', message } = error as NodeJS.ErrnoException;
   if (error instanceof CompressedInput)
     return `${error.remedy(path, 'ingest ... -')}; waiting for another file`;
+  if (error instanceof LinesInFuture)
+    return `${path}: ${IN_FUTURE}; waiting for that, and no line is lost meanwhile`;
+  // Only a new process can open the right files.
+  if (error instanceof StoreNotWritable && error.trouble === FILE_REPLACED) throw error;
   if (error instanceof StoreUnavailable) return `${path}: ${message}; retrying`;
   if (!code) throw error;
   return `${FILE_CALLS.includes(syscall) ? readProblem(path, code) : `${path}: ${message}`}; retrying`;

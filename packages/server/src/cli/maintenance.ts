@@ -2,6 +2,7 @@
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
 import { DATA, DIRECTORY, STORE_OPTIONS } from '../config.ts';
+import { identityProblems } from '../identity/lmdb-identity.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
@@ -113,7 +114,7 @@ export const horizonCommand = command({
   },
 });
 
-/** Checks the statistics, and the pages of the identity file. */
+/** Checks the statistics and the identity. */
 export async function verifyDirectory(data: string, io: Io): Promise<VerifyReport> {
   const file = statisticsFile(data);
   if (!fileExists(file) && !isInitialised(data))
@@ -122,7 +123,9 @@ export async function verifyDirectory(data: string, io: Io): Promise<VerifyRepor
     ? await verifyStatistics(file, progressOn(io))
     : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;
-  const identity = (await walkPages(identityFile(data))).problems;
+  const pages = (await walkPages(identityFile(data))).problems;
+  // LMDB trusts its pages: reading damaged ones could end the process.
+  const identity = pages.length > 0 ? pages : await identityProblems(identityFile(data));
   const findings = identity.map((one) => ({ ...one, table: `${one.table} of identity.mdb` }));
   return {
     ...report,

@@ -3,9 +3,14 @@ import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError, malformed, retryLater } from '../errors.ts';
-import { IdentityNotWritable, IdentityUnavailable, UnknownRecord } from '../identity/errors.ts';
+import {
+  IdentityDamaged,
+  IdentityNotWritable,
+  IdentityUnavailable,
+  UnknownRecord,
+} from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
-import { SourceLimitReached } from '../ingest/pipeline.ts';
+import { LinesInFuture, SourceLimitReached } from '../ingest/pipeline.ts';
 import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';
 
@@ -18,6 +23,12 @@ const OUTCOME_UNKNOWN =
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
+  if (error instanceof LinesInFuture) {
+    const message =
+      'all lines are more than 24 hours in the future and were not counted: ' +
+      'check the clocks of the service and of the sender; retry later';
+    return retryLater('WAF.5001', message, 60);
+  }
   // The record was deleted after the request was checked.
   if (error instanceof UnknownRecord) return new ApiError('WAF.4000', error.message);
   if (error instanceof QueryTooLarge) return new ApiError('WAF.1025', error.message);
@@ -33,6 +44,10 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof StoreUnavailable) {
     const outcome = error.outcomeUnknown ? `; ${OUTCOME_UNKNOWN}` : '';
     return retryLater('WAF.5001', `the store is unavailable${outcome}; retry later`, 5);
+  }
+  if (error instanceof IdentityDamaged) {
+    const advice = "the operator must run 'wafstat verify' (the log says where)";
+    return new ApiError('WAF.5001', `stored users, projects or keys are damaged; ${advice}`);
   }
   if (error instanceof IdentityUnavailable)
     return retryLater('WAF.5001', 'users and permissions cannot be looked up now; retry later', 5);
@@ -65,7 +80,9 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
 
 /** Logs one short line on overload or a full disk: a stack trace costs more than the query, and takes up space. */
 function logFailure(error: unknown, { log, id }: FastifyRequest): void {
-  if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
+  if (error instanceof LinesInFuture)
+    log.warn({ reqId: id }, 'a push has only lines in the future: check the clock of this machine');
+  else if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
     log.warn({ reqId: id }, error.message);
   else log.error({ err: error, reqId: id }, 'request failed');
 }

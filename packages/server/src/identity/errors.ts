@@ -26,6 +26,9 @@ export class TooManyIdentityCalls extends IdentityUnavailable {}
 /** An unexpected response, perhaps to what the caller sent. Other calls may succeed. */
 export class UnexpectedIdentityResponse extends IdentityUnavailable {}
 
+/** A record of the identity file is damaged. The message names it. */
+export class IdentityDamaged extends IdentityUnavailable {}
+
 /** The identity store cannot be changed now. Logins and queries still work. */
 export class IdentityNotWritable extends IdentityUnavailable {
   override name = 'IdentityNotWritable';

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
+import { CheckedTable } from './checked-table.ts';
 import { type Identity, openIdentity } from './identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
@@ -619,9 +620,8 @@ describe('at rest', () => {
     const { open } = await import('lmdb');
     const file = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
     file.openDB('key-hashes', { encoding: 'json' }).putSync('a hash', 'an access key ID');
-    file
-      .openDB('users', { encoding: 'json' })
-      .putSync(user.id, { ...user, roles: {}, system_role: 'identity' });
+    const users = new CheckedTable<object, string>((name, options) => file.openDB(name, options), 'users');
+    users.putSync(user.id, { ...user, roles: {}, system_role: 'identity' });
     await file.close();
     const identity = await openIdentity(path, MASTER_KEY, () => clock.now);
     opened.push(identity);

@@ -4,8 +4,9 @@ import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
 import { ChangeCounter } from '../lmdb/change-counter.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
-import { IdentityNotWritable } from './errors.ts';
+import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
+import { CheckedTable } from './checked-table.ts';
+import { IdentityDamaged, IdentityNotWritable } from './errors.ts';
 import type {
   IdentityRecord,
   IdentityStore,
@@ -18,7 +19,7 @@ import type { AccessKey, Domain, Project, User } from './records.ts';
 /** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
 const KEY_LENGTH_MAX = 256;
 /** Increase when old files can no longer be read as they are. */
-const IDENTITY_VERSION = 1;
+const IDENTITY_VERSION = 2;
 /** Kept even if their tokens have expired: only the clock says so, which may be wrong. They take 25 MB. */
 const REVOCATIONS_KEPT = 100_000;
 /** Bounds the time of a revocation. */
@@ -27,7 +28,7 @@ const REVOCATIONS_DELETED_MAX = 1_000;
 const RESERVED_BYTES = 1_048_576;
 
 type Tables = ReturnType<typeof openTables>;
-type MetaKey = 'version' | 'mark' | 'changes' | 'statistics';
+type MetaKey = 'mark' | 'changes' | 'statistics';
 
 export interface LmdbIdentity extends IdentityStore {
   /** The ID of the statistics file that belongs to this store, once there is one. */
@@ -40,20 +41,72 @@ export async function inspectLmdbIdentity(path: string) {
   return inspectLmdb(path, async (opened) => {
     const { root, table } = openReadOnly(opened);
     try {
-      const meta = table<number | string, MetaKey>('meta', { encoding: 'json' });
+      const problem = versionProblem(table('meta', { encoding: 'json' }), path);
+      if (problem !== null) return { versionProblem: problem };
+      const meta = new CheckedTable<number | string, MetaKey>(table, 'state');
       const [fingerprint, statisticsFileId] = [meta.get('mark'), meta.get('statistics')];
-      return { versionProblem: versionProblem(meta, path), fingerprint, statisticsFileId };
+      return { versionProblem: null, fingerprint, statisticsFileId };
     } finally {
       await root.close();
     }
   });
 }
 
-function versionProblem(meta: Database<number | string, MetaKey>, path: string): string | null {
-  const version = meta.get('version') ?? IDENTITY_VERSION;
+function versionProblem(table: Database<number, 'version'>, path: string): string | null {
+  const version = table.get('version') ?? IDENTITY_VERSION;
   if (version === IDENTITY_VERSION) return null;
   return `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`;
 }
+
+/** Damaged and missing records of an intact file, for `verify`. Runs in one turn, and so in one snapshot. */
+export async function identityProblems(path: string) {
+  const db = openTables(path, true);
+  const found: { table: string; key: string; problem: string }[] = [];
+  const attempt = (table: string, action: () => void) => {
+    try {
+      action();
+    } catch (error) {
+      if (!(error instanceof IdentityDamaged)) throw error;
+      found.push({ table, key: '', problem: `${error.message}: ${REMEDY}` });
+    }
+  };
+  const missing = (table: string, key: Key, problem: string) =>
+    found.push({ table, key: JSON.stringify(key), problem: `${problem}: ${REMEDY}` });
+  try {
+    const problem = versionProblem(db.version, path);
+    if (problem !== null) return [{ table: 'meta', key: 'version', problem }];
+    for (const table of Object.values(db).filter((each) => each instanceof CheckedTable)) {
+      attempt(table.name, () => {
+        for (const _ of table.getKeys());
+      });
+    }
+    // References can only be checked in readable tables.
+    if (found.length > 0) return found;
+    for (const { key, value } of db.names.getRange())
+      if (db[`${key[0]}s`].get(value)?.name !== key[2])
+        missing('names', key, 'the record with this name is missing');
+    for (const [user, access] of db.userKeys.getKeys())
+      if (db.keys.get(access)?.user_id !== user)
+        missing('user-keys', [user, access], 'the key of this user is missing');
+    for (const kind of ['domain', 'project', 'user'] as const)
+      for (const { key, value } of db[`${kind}s`].getRange()) {
+        const name: [NamedKind, string, string] = [
+          kind,
+          'domain_id' in value ? (value as Project | User).domain_id : '',
+          value.name,
+        ];
+        if (db.names.get(name) !== key) missing(`${kind}s`, key, 'the name of the record is missing');
+      }
+    for (const { key, value } of db.keys.getRange())
+      if (!db.userKeys.doesExist([value.user_id, key]))
+        missing('keys', key, 'the user does not have the key');
+    return found;
+  } finally {
+    await db.root.close();
+  }
+}
+
+const REMEDY = 'restore identity.mdb from a backup';
 
 export function openLmdbIdentity(
   path: string,
@@ -61,19 +114,19 @@ export function openLmdbIdentity(
   revocationsKept = REVOCATIONS_KEPT,
 ): LmdbIdentity {
   const db = openTables(path);
-  const problem = versionProblem(db.meta, path);
+  const problem = versionProblem(db.version, path);
   if (problem !== null) throw new Error(problem);
   // Only a new file needs the write lock, which another process may hold.
-  if (!db.meta.doesExist('version'))
-    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
+  if (!db.version.doesExist('version'))
+    commitSync(db, () => void db.version.putSync('version', IDENTITY_VERSION));
 
   const idByName = (kind: NamedKind, domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
       ? undefined
       : db.names.get([kind, domain, name]);
-  const lookUp = <V>(table: Database<V, string>, id: string | undefined) =>
+  const lookUp = <V>(table: CheckedTable<V, string>, id: string | undefined) =>
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : table.get(id);
-  const list = <V>(table: Database<V, string>) => [...table.getRange()].map(({ value }) => value);
+  const list = <V>(table: CheckedTable<V, string>) => [...table.getRange()].map(({ value }) => value);
 
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
   const changes = new ChangeCounter(countChanges, () => db.root.resetReadTxn());
@@ -82,11 +135,12 @@ export function openLmdbIdentity(
   const committer = new Committer({
     path,
     root: () => db.root,
+    checkPath: () => db.checkPath(),
     async reopen() {
       await db.root.close();
       Object.assign(db, openTables(path));
     },
-    probe: () => db.meta.putSync('version', IDENTITY_VERSION),
+    probe: () => db.version.putSync('version', IDENTITY_VERSION),
   });
 
   return {
@@ -120,7 +174,7 @@ export function openLmdbIdentity(
     *records(): Generator<IdentityRecord> {
       for (const kind of ['domain', 'project', 'user'] as const) {
         // TypeScript cannot tell which table belongs to the kind.
-        for (const value of list<NamedRecords[NamedKind]>(db[`${kind}s`]))
+        for (const { value } of db[`${kind}s`].getRange())
           yield { kind, id: value.id, value } as IdentityRecord;
       }
       for (const value of list(db.keys)) yield { kind: 'key', id: value.access, value };
@@ -140,7 +194,7 @@ export function openLmdbIdentity(
         .catch(rethrow),
     async matchesMasterKey(fingerprint) {
       if (!db.meta.doesExist('mark')) {
-        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
+        commitSync(db, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
       }
       return db.meta.get('mark') === fingerprint;
     },
@@ -148,7 +202,7 @@ export function openLmdbIdentity(
       const id = db.meta.get('statistics');
       return typeof id === 'number' ? id : undefined;
     },
-    setStatisticsFileId: (id) => commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
+    setStatisticsFileId: (id) => commitSync(db, () => void db.meta.putSync('statistics', id)),
     changes() {
       seenChanges = changes.get();
       return seenChanges;
@@ -182,7 +236,8 @@ function namesRange(kind: NamedKind, domainId: string) {
 /** Writes in a transaction. */
 function createWriter(db: Tables, audit: AuditFile, revocationsKept: number): IdentityWriter {
   // TypeScript cannot tell which table belongs to K.
-  const tableOf = <K extends NamedKind>(kind: K) => db[`${kind}s`] as Database<NamedRecords[K], string>;
+  const tableOf = <K extends NamedKind>(kind: K) =>
+    db[`${kind}s`] as unknown as CheckedTable<NamedRecords[K], string>;
   const nameOf = (kind: NamedKind, record: { name: string; domain_id?: string }) =>
     [kind, record.domain_id ?? '', record.name] as [NamedKind, string, string];
 
@@ -207,9 +262,7 @@ function createWriter(db: Tables, audit: AuditFile, revocationsKept: number): Id
     revoke(token, now) {
       db.revoked.putSync(token.id, token.expires_at);
       db.revokedUntil.putSync([token.expires_at, token.id], true);
-      // lmdb-js returns it, but does not declare it.
-      const { entryCount } = db.revokedUntil.getStats() as { entryCount: number };
-      const limit = Math.min(entryCount - revocationsKept, REVOCATIONS_DELETED_MAX);
+      const limit = Math.min(db.revokedUntil.entryCount() - revocationsKept, REVOCATIONS_DELETED_MAX);
       if (limit <= 0) return;
       for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit })]) {
         db.revoked.removeSync(id);
@@ -225,14 +278,14 @@ function knownLoginsOf(db: Tables, userId: string) {
   return [...db.knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] })];
 }
 
-function openTables(path: string) {
-  // The file holds password hashes, and others may have access to the directory.
-  createPrivateFiles(path);
-  const { root, table: openTable } = openLmdb(path);
-  const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
+function openTables(path: string, readOnly = false) {
+  const { table: openTable, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
+  const table = <V, K extends Key>(name: string) => new CheckedTable<V, K>(openTable, name);
   return {
-    root,
-    meta: table<number | string, MetaKey>('meta'),
+    ...file,
+    /** Without a checksum: older and newer releases must be able to read it. */
+    version: openTable<number, 'version'>('meta', { encoding: 'json' }),
+    meta: table<number | string, MetaKey>('state'),
     domains: table<Domain, string>('domains'),
     projects: table<Project, string>('projects'),
     users: table<User, string>('users'),

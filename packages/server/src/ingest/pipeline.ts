@@ -15,6 +15,14 @@ export interface Limits extends ReadLimits {
 
 export class SourceLimitReached extends Error {}
 
+/** Most lines are in the future, which says more about the clock of this machine than about the log. Nothing was counted. */
+export class LinesInFuture extends Error {}
+
+/** A clock that nobody has set in this time is trusted, as in retention: then the log is wrong, and its lines are dropped. */
+const DOUBT_MS_MAX = 24 * 3_600_000;
+/** A clock that differs by more than this from the monotonic clock was set, and may be wrong or right again. */
+const CLOCK_SET_MS_MIN = 3_600_000;
+
 /** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
 export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
 
@@ -29,10 +37,24 @@ export class Pipeline extends BatchReader {
     unitBytes: 4_096,
   });
 
+  /** When the clock was first doubted, on the monotonic clock, and its difference from that. */
+  #doubt: { since: number; offset: number } | null = null;
+
   constructor(store: Store, limits: Limits, now: () => number) {
     super(limits, now);
     this.#store = store;
     this.#limits = limits;
+  }
+
+  /** Whether most lines are in the future, and the clock may be wrong: they would be lost if they were counted as dropped. */
+  doubtsClock({ records, outcome }: ReadLines): boolean {
+    const { in_future: inFuture = 0 } = outcome.dropped;
+    if (inFuture === 0 || inFuture <= countRecords(records)) return false;
+    const since = performance.now();
+    const offset = this.now() - since;
+    if (this.#doubt === null || Math.abs(offset - this.#doubt.offset) > CLOCK_SET_MS_MIN)
+      this.#doubt = { since, offset };
+    return since - this.#doubt.since < DOUBT_MS_MAX;
   }
 
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {

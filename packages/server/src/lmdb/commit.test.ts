@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
@@ -22,7 +22,7 @@ afterEach(() => {
 
 /** The default wait is long enough for a busy machine. */
 function openCounter(options: { lockWaitMsMax?: number } = {}) {
-  const { root, table } = openLmdb(path);
+  const { root, table, checkPath } = openLmdb(path);
   const counts = table<number, string>('counts', { encoding: 'json' });
   const count = (name: string) => {
     counts.putSync(name, (counts.get(name) ?? 0) + 1);
@@ -31,6 +31,7 @@ function openCounter(options: { lockWaitMsMax?: number } = {}) {
   const committer = new Committer({
     path,
     root: () => root,
+    checkPath,
     reopen: async () => {},
     probe: () => counts.putSync('probe', 0),
     ...options,
@@ -121,12 +122,13 @@ test('after MDB_PANIC the file is reopened, and the outcome is reported as unkno
       throw lmdbError('Invalid argument: MDB_PANIC', 22);
     },
   };
-  const { root } = openLmdb(path);
+  const { root, checkPath } = openLmdb(path);
   // Only these methods are called.
   let current = broken as unknown as typeof root;
   const committer = new Committer({
     path,
     root: () => current,
+    checkPath,
     async reopen() {
       current = root;
     },
@@ -159,4 +161,22 @@ test('opening and closing an existing file needs no lock', async () => {
   expect(second.counts.get('a')).toBe(1);
   await second.committer.close();
   await other.release();
+});
+
+test('a process that waited for the lock while the file was replaced changes nothing', async () => {
+  const { count, committer } = openCounter();
+  await committer.run(() => count('a'));
+  const other = await holdLock();
+  const change = committer.run(() => count('a'));
+  change.catch(() => {});
+  // What compact does, with the lock.
+  copyFileSync(path, `${path}.compact`);
+  renameSync(`${path}.compact`, path);
+  rmSync(`${path}-lock`);
+  await other.release();
+  await expect(change).rejects.toMatchObject({
+    trouble: 'a file of the data directory was deleted or replaced',
+  });
+  await expect(committer.check()).rejects.toBeInstanceOf(CommitFailed);
+  await committer.close();
 });

@@ -18,7 +18,13 @@ const UNKNOWN =
   'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
 
 /** Why a change was refused, without details for clients that must not see more. */
-type WriteTrouble = 'the disk is full' | 'the disk is full or fails' | 'another process holds the write lock';
+type WriteTrouble =
+  | 'the disk is full'
+  | 'the disk is full or fails'
+  | 'another process holds the write lock'
+  | typeof FILE_REPLACED;
+
+export const FILE_REPLACED = 'a file of the data directory was deleted or replaced';
 
 /** The transaction was rolled back, unless `outcomeUnknown`. */
 export class CommitFailed extends Error {
@@ -39,6 +45,8 @@ export class CommitFailed extends Error {
 interface CommitterOptions {
   path: string;
   root: () => RootDatabase;
+  /** Throws CommitFailed if the path leads to another file by now. */
+  checkPath: () => void;
   /** Reopens the file: after a failed write of its header LMDB refuses even reads. */
   reopen: () => Promise<void>;
   /** A write that changes nothing, to test whether writes work again. */
@@ -88,6 +96,7 @@ export class Committer {
 
   /** Rejects while changes fail. After a failure, this tries a write. */
   async check(): Promise<void> {
+    this.#options.checkPath();
     if (this.#failure === null) return;
     // A health check must not wait for the lock.
     if (this.#running.length > 0) throw this.#failure.error;
@@ -136,6 +145,7 @@ export class Committer {
         if (job.state === 'expired') throw new Error('the change has expired');
         clearInterval(job.timer);
         job.state = 'begun';
+        this.#options.checkPath();
         return job.action();
       });
       this.#failure = null;

@@ -10,7 +10,9 @@ import {
   mkdtempSync,
   openSync,
   readdirSync,
+  readlinkSync,
   rmSync,
+  type Stats,
   type StatsFs,
   statfsSync,
   statSync,
@@ -20,15 +22,73 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
-import { CommitFailed, isLmdbError } from './commit.ts';
+import { CommitFailed, FILE_REPLACED, isLmdbError } from './commit.ts';
 
-interface LmdbFile {
+interface OpenFile {
+  path: string;
   root: RootDatabase;
+  /**
+   * Throws CommitFailed if the path no longer leads to the opened files. Call it in every write transaction: whoever replaces
+   * the files holds the write lock (decision 0030).
+   */
+  checkPath(): void;
+}
+
+interface LmdbFile extends OpenFile {
   table<V, K extends Key>(name: string, options: DatabaseOptions): Database<V, K>;
 }
 
+/** `compact` replaces the files at most once while they are opened; file systems with layers, when they are first written. */
+const OPEN_ATTEMPTS_MAX = 5;
+
+/** Opens the file and its lock file so that both are those at the path. */
+function openCurrent<T extends { root: RootDatabase }>(path: string, openFiles: () => T) {
+  for (let attempt = 1; ; attempt++) {
+    const ids = fileIds(path);
+    const opened = openFiles();
+    const checkPath = () => {
+      if (fileIds(path) !== ids) throw replaced(path);
+    };
+    if (fileIds(path) === ids) return { path, checkPath, ...opened };
+    void opened.root.close();
+    if (attempt === OPEN_ATTEMPTS_MAX) throw replaced(path);
+  }
+}
+
+/** Device and inode of the data file and its lock file. */
+function fileIds(path: string): string {
+  return [path, `${path}-lock`]
+    .map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }))
+    .map((stats) => (stats === undefined ? 'none' : `${stats.dev}:${stats.ino}`))
+    .join(' ');
+}
+
+function replaced(path: string): CommitFailed {
+  return new CommitFailed(
+    `${path} or its lock file was deleted or replaced while this process had it open; nothing was changed. ` +
+      'Stop all wafstat processes of this data directory, restore the file if it is missing, and start them again',
+    FILE_REPLACED,
+  );
+}
+
 export function openLmdb(path: string): LmdbFile {
+  checkNoOtherLock(path);
+  createPrivateFiles(path);
   checkLockFile(path);
+  const { withoutLock, ...file } = openCurrent(path, () => openForWriting(path));
+  return {
+    ...file,
+    table<V, K extends Key>(name: string, options: DatabaseOptions) {
+      const { root } = file;
+      const existingOnly = { ...options, create: false };
+      // The types say otherwise, but it is undefined if the table does not exist.
+      const existing: Database<V, K> | undefined = withoutLock(() => root.openDB(name, existingOnly));
+      return existing ?? commitSync(file, () => root.openDB<V, K>(name, options));
+    },
+  };
+}
+
+function openForWriting(path: string) {
   const options = {
     path,
     noSubdir: true,
@@ -58,23 +118,69 @@ export function openLmdb(path: string): LmdbFile {
         prototype.transactionSync = transactionSync;
       }
     }
-    const root = withoutLock(() => new Opened(null, { ...options, isRoot: true }));
-    return {
-      root,
-      table<V, K extends Key>(name: string, tableOptions: DatabaseOptions) {
-        const existingOnly = { ...tableOptions, create: false };
-        // The types say otherwise, but it is undefined if the table does not exist.
-        const existing: Database<V, K> | undefined = withoutLock(() => root.openDB(name, existingOnly));
-        return existing ?? explainErrors(path, () => root.openDB<V, K>(name, tableOptions));
-      },
-    };
+    return { root: withoutLock(() => new Opened(null, { ...options, isRoot: true })), withoutLock };
   });
 }
 
 /** Tables that do not exist are undefined, contrary to the types. */
 export function openReadOnly(path: string): LmdbFile {
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
-  return { root, table: (name, options) => root.openDB(name, options) };
+  checkNoOtherLock(path);
+  const file = openCurrent(path, () => ({
+    root: open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true }),
+  }));
+  return { ...file, table: (name, options) => file.root.openDB(name, options) };
+}
+
+/**
+ * Throws if the lock file is missing although another process writes to the data file: it was deleted, and two processes
+ * with different lock files would overwrite each other's pages. LMDB creates and fills the lock file first.
+ */
+function checkNoOtherLock(path: string): void {
+  const hasLock = () => (statSync(`${path}-lock`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  const data = statSync(path, { throwIfNoEntry: false });
+  if (hasLock() || data === undefined || data.size === 0) return;
+  const [pid] = processesWith(data, { isWriting: true });
+  if (pid === undefined || hasLock()) return;
+  throw new CommitFailed(
+    `${path} cannot be opened: its lock file was deleted while process ${pid} has ${path} open. ` +
+      'Stop that process and start it again',
+    FILE_REPLACED,
+  );
+}
+
+/** Other processes of this machine that have the file open, as far as permissions show. */
+export function processesWith(
+  { dev, ino }: Pick<Stats, 'dev' | 'ino'>,
+  { isWriting = false } = {},
+): string[] {
+  const isOther = (name: string) => /^\d+$/.test(name) && name !== String(process.pid);
+  return list('/proc')
+    .filter(isOther)
+    .filter((pid) => {
+      const directory = join('/proc', pid, 'fd');
+      return list(directory).some((fd) => {
+        try {
+          const link = join(directory, fd);
+          if (!readlinkSync(link).startsWith('/')) return false;
+          const found = statSync(link);
+          // The mode of the link says how the file was opened.
+          return (
+            found.dev === dev && found.ino === ino && (!isWriting || (lstatSync(link).mode & 0o200) !== 0)
+          );
+        } catch {
+          return false;
+        }
+      });
+    });
+}
+
+/** Empty if the directory is unreadable or the process has ended. */
+function list(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
 }
 
 /**
@@ -94,8 +200,13 @@ export async function inspectLmdb<T>(path: string, action: (path: string) => T |
 }
 
 /** A synchronous write, for use while a file is being opened. */
-export function commitSync<T>(path: string, root: RootDatabase, action: () => T): T {
-  return explainErrors(path, () => root.transactionSync(action));
+export function commitSync<T>({ path, root, checkPath }: OpenFile, action: () => T): T {
+  return explainErrors(path, () =>
+    root.transactionSync(() => {
+      checkPath();
+      return action();
+    }),
+  );
 }
 
 interface LmdbClass {
@@ -141,7 +252,7 @@ const DIRECTORY_MODE = 0o700;
  * LMDB creates its files with the modes of the umask, but accepts empty files as new. Existing files are not opened:
  * closing a lock file would release the locks that LMDB holds on it in this process.
  */
-export function createPrivateFiles(path: string): void {
+function createPrivateFiles(path: string): void {
   for (const file of [path, `${path}-lock`]) {
     try {
       closeSync(openSync(file, 'wx', FILE_MODE));

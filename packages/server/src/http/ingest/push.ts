@@ -8,7 +8,7 @@ import { Semaphore, TimeSlicer } from '../../fair-queue.ts';
 import { FIRST_DROPS_MAX, type Outcome, type ReadLines } from '../../ingest/batch-reader.ts';
 import { isEmpty } from '../../ingest/file.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
-import type { Counted, Pipeline } from '../../ingest/pipeline.ts';
+import { type Counted, LinesInFuture, type Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
 
 /** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */
@@ -162,6 +162,7 @@ class CountingPush {
   /** Wraps the promise, so that the next chunk need not wait until this one is durable. */
   async #handOver({ index, isLast }: Chunk, read: ReadLines): Promise<{ counted: Promise<Counted | null> }> {
     if (isEmpty(read) && !(isLast && this.#batches === 0)) return { counted: Promise.resolve(null) };
+    if (read.records.length === 0 && this.push.pipeline.doubtsClock(read)) throw new LinesInFuture();
     this.#batches++;
     const { project, source, key, pipeline } = this.push;
     const batch = { project, source, ...(key === undefined ? {} : { id: batchId(key, index) }) };

@@ -87,6 +87,7 @@ export function lmdbStore(
   const committer = new Committer({
     path,
     root: () => schema.root,
+    checkPath: () => schema.checkPath(),
     async reopen() {
       await sliced;
       await reopenSchema(schema, path);

@@ -2,6 +2,7 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
+import { commitSync } from '../../lmdb/files.ts';
 import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import {
@@ -131,7 +132,7 @@ class Repair {
   }
 
   #step(action: () => void): void {
-    this.#schema.root.transactionSync(action);
+    commitSync(this.#schema, action);
   }
 
   #repaired(finding: Finding): void {

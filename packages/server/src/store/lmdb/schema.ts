@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
-import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
 import type { RequestRecord } from '../flagged-requests.ts';
 import { HEAD_BYTES } from '../record-bytes.ts';
@@ -65,7 +65,6 @@ export type MetaKey =
 export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
-  createPrivateFiles(path);
   const schema = openTables(path);
   try {
     checkVersion(schema, path);
@@ -99,11 +98,11 @@ export async function reopenSchema(schema: Schema, path: string): Promise<void> 
 
 /** Works for both storage versions, and does not check the contents, which may be damaged. */
 export function openTables(path: string, readOnly = false) {
-  const { root, table: openTable } = readOnly ? openReadOnly(path) : openLmdb(path);
+  const { table: openTable, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
     openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
   return {
-    root,
+    ...file,
     meta: table<number, MetaKey>('meta'),
     /** Only the version has no checksum: older releases must be able to read and reject it. */
     version: openTable<number, 'version'>('meta', { encoding: 'json' }),
@@ -132,7 +131,7 @@ export function openTables(path: string, readOnly = false) {
 }
 
 function checkVersion(schema: Schema, path: string): void {
-  const { root, meta } = schema;
+  const { meta } = schema;
   const version = schema.version.get('version');
   if (version === STORAGE_VERSION) {
     for (const key of META_KEYS) metaValue(schema, key);
@@ -140,7 +139,7 @@ function checkVersion(schema: Schema, path: string): void {
   }
   if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) checkKnownVersion(version, path);
   // Writes only to a new or an older file: a stopped process may hold the write lock.
-  commitSync(path, root, () => {
+  commitSync(schema, () => {
     // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
     // Distinguishes this file from an earlier one at the same path.
