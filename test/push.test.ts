@@ -247,6 +247,47 @@ describeEmbedded('requests that push lines', () => {
     expect([bomb.status, JSON.parse(bomb.text).error_code]).toEqual([413, 'WAF.7001']);
   });
 
+  test.each(['x', '"', '[', '{}', ''])(
+    'may not decompress to very many lines like %j; what was counted before the refusal counts once',
+    async (line) => {
+      const body = gzipSync(`${ndjson(events(3_000))}${`${line}\n`.repeat(4_000_000)}`);
+      const headers = { 'Content-Encoding': 'gzip', 'Idempotency-Key': 'bomb' };
+      for (let i = 0; i < 2; i++) {
+        const { status, text } = await push(body, '', headers);
+        expect([status, JSON.parse(text).error_code]).toEqual([413, 'WAF.7001']);
+        expect(JSON.parse(text).error_msg).toContain('send it without compression');
+        expect(await requests()).toBe(3_000);
+      }
+      const { items } = await api.getJson<{ items: { dropped: Record<string, number> }[] }>('connections');
+      const dropped = Object.values(items[0]?.dropped ?? {}).reduce((a, b) => a + b, 0);
+      expect(dropped).toBeLessThan((1_048_576 + 200 * body.length) / 32);
+    },
+  );
+
+  test.each([
+    ['short lines, compressed 67 to 1', 110, 67],
+    ['long lines, compressed 100 to 1', 250, 100],
+  ])('may hold a repetitive log of %s', async (_, lineBytes, ratio) => {
+    const random = new Random(1);
+    const count = Math.round(3_000_000 / lineBytes);
+    const lines: string[] = [];
+    let body = Buffer.alloc(0);
+    // More random characters until the log compresses no better than this.
+    for (let digits = 0.02; ; digits *= 1.2) {
+      lines.length = 0;
+      for (let i = 0; i < count; i++) {
+        const time = START + Math.floor((i / count) * 20) * 1_000;
+        const id = random.next() < digits ? String(random.next()) : '0';
+        const event = JSON.stringify({ time, host: 'a.example.com', url: `/health?id=${id}` });
+        lines.push(`${event.slice(0, -1)}${' '.repeat(Math.max(0, lineBytes - 1 - event.length))}}`);
+      }
+      body = gzipSync(`${lines.join('\n')}\n`);
+      if (lines.length * lineBytes < ratio * body.length) break;
+    }
+    const { json } = await push(body, '', { 'Content-Encoding': 'gzip' });
+    expect(json.accepted).toBe(count);
+  });
+
   test('may hold an access log, also with a line that is too long', async () => {
     const time = new Date(START).toISOString();
     const stamp = `${time.slice(8, 10)}/${MONTHS[Number(time.slice(5, 7)) - 1]}/${time.slice(0, 4)}:${time.slice(11, 19)}`;
