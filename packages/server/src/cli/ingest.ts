@@ -15,11 +15,12 @@ import { Follower } from '../ingest/follow.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
+import { isSourceName } from '../printable.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, openStdin, printLine, progressBar, readProblem, UserError } from './command.ts';
 import { hostWarnings, IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
-import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
+import { oneOf, option, PROJECT, required, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 import { notifyReady } from './systemd.ts';
 
@@ -311,10 +312,7 @@ function followProblem(error: unknown, path: string): string {
   return `${FILE_CALLS.includes(syscall) ? readProblem(path, code) : `${path}: ${message}`}; retrying`;
 }
 
-/** A key in the store, shown in lists. */
 function sourceName(value: string): string {
-  if (value.length > 128 || /[\p{Cc}\p{Cs}]/u.test(text(value))) {
-    throw new Error('must be 1 to 128 characters without control characters');
-  }
+  if (!isSourceName(value)) throw new Error('must be 1 to 128 characters, none of them invisible');
   return value;
 }
