@@ -340,6 +340,39 @@ describeEmbedded('requests that push lines', () => {
     expect(changed.status).toBe(401);
   });
 
+  test('count once with one signature, and the signature covers the idempotency key', async () => {
+    const user = `replayed${projects}`;
+    await sandbox.runJson('user', 'add', user, '--role', 'ingest', '--project', project.id);
+    const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', user);
+    const path = `/ingest/v1/${project.id}?source=replayed`;
+    const body = ndjson(events(3_000));
+    const signed = async (headers: Record<string, string>, secondsAgo = 0) => ({
+      ...headers,
+      ...(await sign({ method: 'POST', url: `${server.address}${path}`, headers, body }, key, {
+        now: () => Date.now() - secondsAgo * 1_000,
+      })),
+    });
+    const send = async (headers: Record<string, string>) => {
+      const { status, text } = await call(server.address, path, { method: 'POST', headers, body });
+      const { accepted, duplicate, error_msg: message } = JSON.parse(text);
+      return { status, accepted, duplicate, message };
+    };
+    const first = await signed({}, 10);
+    expect(await send(first)).toMatchObject({ accepted: 3_000, duplicate: false });
+    expect(await send(first)).toMatchObject({ accepted: 0, duplicate: true });
+    expect(await send({ ...first, 'Idempotency-Key': 'other' })).toMatchObject({
+      status: 400,
+      message: 'the signature does not cover Idempotency-Key: sign the header, too',
+    });
+    expect(await send(await signed({}, 20))).toMatchObject({ accepted: 3_000, duplicate: false });
+    const keyed = await signed({ 'Idempotency-Key': 'mine' }, 10);
+    expect(await send(keyed)).toMatchObject({ accepted: 3_000, duplicate: false });
+    expect(await send(keyed)).toMatchObject({ accepted: 0, duplicate: true });
+    expect(await send({ ...keyed, 'Idempotency-Key': 'other' })).toMatchObject({ status: 401 });
+    expect(await send(await signed({ 'Idempotency-Key': 'mine' }, 20))).toMatchObject({ duplicate: true });
+    expect(await requests()).toBe(9_000);
+  });
+
   test('may use an access key with HTTP Basic authentication, for shippers that cannot sign', async () => {
     await sandbox.runJson('user', 'add', `shipper${projects}`, '--role', 'ingest', '--project', project.id);
     const key = await sandbox.runJson<{ access: string; secret: string }>(

@@ -234,9 +234,13 @@ function isGzip({ headers }: FastifyRequest): boolean {
   throw invalid('Content-Encoding', encoding, 'must be gzip or absent');
 }
 
-function idempotencyKey({ headers }: FastifyRequest): string | undefined {
+/** Without a key, a signed push has that of its signature: whoever captures the request could send it again. */
+function idempotencyKey({ headers, pendingSignature }: FastifyRequest): string | undefined {
   const key = headers['idempotency-key'];
-  if (key === undefined) return undefined;
+  if (key === undefined) return pendingSignature ? `signature ${pendingSignature.signature}` : undefined;
+  if (pendingSignature?.signedHeaders.includes('idempotency-key') === false) {
+    throw malformed('the signature does not cover Idempotency-Key: sign the header, too');
+  }
   if (typeof key !== 'string' || key.length === 0 || key.length > IDEMPOTENCY_KEY_LENGTH_MAX) {
     throw malformed(`Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} characters`);
   }
