@@ -1,4 +1,4 @@
-/** A TCP proxy that cuts connections at random, also between a completed request and its response. */
+/** A TCP proxy that cuts connections at random, also between a completed request and its response, or corrupts responses. */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -15,6 +15,8 @@ export interface FlakyProxy {
   held(): number;
   /** Cuts a connection instead of sending such a response to such a request. */
   cutAt(isRequest: (chunk: Buffer) => boolean, isResponse: (chunk: Buffer) => boolean): void;
+  /** Changes what the server sends, until it is called with null. */
+  corrupt(change: ((chunk: Buffer) => Buffer) | null): void;
   stop(): Promise<void>;
 }
 
@@ -26,6 +28,7 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
   let fails = true;
   let held: (() => void)[] | null = null;
   let isFirstHeld: ((chunk: Buffer) => boolean) | undefined;
+  let corrupt: ((chunk: Buffer) => Buffer) | null = null;
   let isLastRequest: (chunk: Buffer) => boolean = () => false;
   let isLastResponse: (chunk: Buffer) => boolean = () => false;
   const server = createServer((near) => {
@@ -50,7 +53,8 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
         cut();
       } else far.write(chunk);
     });
-    far.on('data', (chunk) => {
+    far.on('data', (sent) => {
+      const chunk = corrupt === null ? sent : corrupt(sent);
       // The request was executed, but its response is lost.
       if ((wasRequested && isLastResponse(chunk)) || (fails && random() < cutRate)) cut();
       else if (held) held.push(() => near.write(chunk));
@@ -80,6 +84,9 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     cutAt(isRequest, isResponse) {
       isLastRequest = isRequest;
       isLastResponse = isResponse;
+    },
+    corrupt(change) {
+      corrupt = change;
     },
     async stop() {
       for (const socket of sockets) socket.destroy();

@@ -109,6 +109,39 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await proxy.stop();
     });
 
+    const random = new Random(7);
+    test.each<[string, (chunk: Buffer) => Buffer]>([
+      [
+        'fields without an end',
+        (chunk) => Buffer.concat([chunk.subarray(0, 5), chunk.subarray(5).fill(0xff)]),
+      ],
+      ['messages of length 0', (chunk) => Buffer.from(chunk).fill(0, 1, 5)],
+      ['other messages than expected', (chunk) => Buffer.concat([Buffer.from('T\0\0\0\x06\0\0'), chunk])],
+      ['row after row', (chunk) => Buffer.concat([Buffer.from('D\0\0\0\x06\x7f\xff', 'latin1'), chunk])],
+      [
+        'random bytes',
+        (chunk) => Buffer.from(chunk.map((byte) => (random.next() < 0.1 ? random.integer(0, 255) : byte))),
+      ],
+    ])('a connection that sends %s fails, and the next one works', async (_, change) => {
+      const schema = `trouble_${++schemas}`;
+      const proxy = await flakyProxy(`http://127.0.0.1:${primary.port}`, 0, Math.random);
+      const store = open([Number(new URL(proxy.url).port)], schema, 1_000);
+      const count = async () => (await store.series(ALL)).requests[0];
+      await store.append(batch('first', 3));
+      for (let i = 0; i < 3; i++) {
+        proxy.corrupt(change);
+        // A number that was changed cannot be recognized.
+        await Promise.all([count().catch(() => 0), store.sources('p').catch(() => [])]);
+        proxy.corrupt(null);
+        const counted = () => count().catch(() => undefined);
+        expect(await eventually(counted, 'a connection that works')).toBe(3);
+      }
+      expect(await store.append(batch('second', 2))).toMatchObject({ kind: 'appended' });
+      expect(await count()).toBe(5);
+      await store.close();
+      await proxy.stop();
+    });
+
     test('an append whose COMMIT gets no response says that its outcome is unknown', async () => {
       const schema = `trouble_${++schemas}`;
       const proxy = await flakyProxy(`http://127.0.0.1:${primary.port}`, 0, Math.random);

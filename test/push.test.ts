@@ -247,6 +247,47 @@ describeEmbedded('requests that push lines', () => {
     expect([bomb.status, JSON.parse(bomb.text).error_code]).toEqual([413, 'WAF.7001']);
   });
 
+  test.each(['x', '"', '[', '{}', ''])(
+    'may not decompress to very many lines like %j; what was counted before the refusal counts once',
+    async (line) => {
+      const body = gzipSync(`${ndjson(events(3_000))}${`${line}\n`.repeat(4_000_000)}`);
+      const headers = { 'Content-Encoding': 'gzip', 'Idempotency-Key': 'bomb' };
+      for (let i = 0; i < 2; i++) {
+        const { status, text } = await push(body, '', headers);
+        expect([status, JSON.parse(text).error_code]).toEqual([413, 'WAF.7001']);
+        expect(JSON.parse(text).error_msg).toContain('send it without compression');
+        expect(await requests()).toBe(3_000);
+      }
+      const { items } = await api.getJson<{ items: { dropped: Record<string, number> }[] }>('connections');
+      const dropped = Object.values(items[0]?.dropped ?? {}).reduce((a, b) => a + b, 0);
+      expect(dropped).toBeLessThan((1_048_576 + 200 * body.length) / 32);
+    },
+  );
+
+  test.each([
+    ['short lines, compressed 67 to 1', 110, 67],
+    ['long lines, compressed 100 to 1', 250, 100],
+  ])('may hold a repetitive log of %s', async (_, lineBytes, ratio) => {
+    const random = new Random(1);
+    const count = Math.round(3_000_000 / lineBytes);
+    const lines: string[] = [];
+    let body = Buffer.alloc(0);
+    // More random characters until the log compresses no better than this.
+    for (let digits = 0.02; ; digits *= 1.2) {
+      lines.length = 0;
+      for (let i = 0; i < count; i++) {
+        const time = START + Math.floor((i / count) * 20) * 1_000;
+        const id = random.next() < digits ? String(random.next()) : '0';
+        const event = JSON.stringify({ time, host: 'a.example.com', url: `/health?id=${id}` });
+        lines.push(`${event.slice(0, -1)}${' '.repeat(Math.max(0, lineBytes - 1 - event.length))}}`);
+      }
+      body = gzipSync(`${lines.join('\n')}\n`);
+      if (lines.length * lineBytes < ratio * body.length) break;
+    }
+    const { json } = await push(body, '', { 'Content-Encoding': 'gzip' });
+    expect(json.accepted).toBe(count);
+  });
+
   test('may hold an access log, also with a line that is too long', async () => {
     const time = new Date(START).toISOString();
     const stamp = `${time.slice(8, 10)}/${MONTHS[Number(time.slice(5, 7)) - 1]}/${time.slice(0, 4)}:${time.slice(11, 19)}`;
@@ -297,6 +338,39 @@ describeEmbedded('requests that push lines', () => {
       body: `${body}${body}`,
     });
     expect(changed.status).toBe(401);
+  });
+
+  test('count once with one signature, and the signature covers the idempotency key', async () => {
+    const user = `replayed${projects}`;
+    await sandbox.runJson('user', 'add', user, '--role', 'ingest', '--project', project.id);
+    const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', user);
+    const path = `/ingest/v1/${project.id}?source=replayed`;
+    const body = ndjson(events(3_000));
+    const signed = async (headers: Record<string, string>, secondsAgo = 0) => ({
+      ...headers,
+      ...(await sign({ method: 'POST', url: `${server.address}${path}`, headers, body }, key, {
+        now: () => Date.now() - secondsAgo * 1_000,
+      })),
+    });
+    const send = async (headers: Record<string, string>) => {
+      const { status, text } = await call(server.address, path, { method: 'POST', headers, body });
+      const { accepted, duplicate, error_msg: message } = JSON.parse(text);
+      return { status, accepted, duplicate, message };
+    };
+    const first = await signed({}, 10);
+    expect(await send(first)).toMatchObject({ accepted: 3_000, duplicate: false });
+    expect(await send(first)).toMatchObject({ accepted: 0, duplicate: true });
+    expect(await send({ ...first, 'Idempotency-Key': 'other' })).toMatchObject({
+      status: 400,
+      message: 'the signature does not cover Idempotency-Key: sign the header, too',
+    });
+    expect(await send(await signed({}, 20))).toMatchObject({ accepted: 3_000, duplicate: false });
+    const keyed = await signed({ 'Idempotency-Key': 'mine' }, 10);
+    expect(await send(keyed)).toMatchObject({ accepted: 3_000, duplicate: false });
+    expect(await send(keyed)).toMatchObject({ accepted: 0, duplicate: true });
+    expect(await send({ ...keyed, 'Idempotency-Key': 'other' })).toMatchObject({ status: 401 });
+    expect(await send(await signed({ 'Idempotency-Key': 'mine' }, 20))).toMatchObject({ duplicate: true });
+    expect(await requests()).toBe(9_000);
   });
 
   test('may use an access key with HTTP Basic authentication, for shippers that cannot sign', async () => {

@@ -9,8 +9,9 @@ test('fields are quoted where needed, and formulas are escaped', () => {
       ['a,"b"', 1],
       ['=1+1', -1],
       ['\n=1', 2],
+      ['/x;=1', 3],
     ]),
-  ).toBe('host,n\r\n"a,""b""",1\r\n\'=1+1,-1\r\n"\'\n=1",2\r\n');
+  ).toBe('host,n\r\n"a,""b""",1\r\n\'=1+1,-1\r\n"\'\n\'=1",2\r\n"/x;\'=1",3\r\n');
 });
 
 const QUERY = { origin: 'http://localhost:8080', project: 'p', from: 1, to: 2, hosts: ['a', 'b'] };

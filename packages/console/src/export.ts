@@ -9,11 +9,14 @@ export function csv(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((row) => `${row.map(csvField).join(',')}\r\n`).join('');
 }
 
-/** Spreadsheets run text that looks like a formula, and attackers choose host names: an apostrophe prevents it. */
+/**
+ * Spreadsheets run text that looks like a formula, and attackers choose host names: an apostrophe prevents it. Some divide
+ * lines at semicolons.
+ */
 function csvField(field: string | number): string {
   if (typeof field === 'number') return String(field);
-  const text = /^[=+\-@\t\r\n]/.test(field) ? `'${field}` : field;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = field.replace(/^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])/g, "'");
+  return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** A call of the API, as a command. */

@@ -1,9 +1,9 @@
 /** Makes text safe to show: attackers choose host names and URLs. Preact never parses it as HTML. */
 import { options, type VNode } from 'preact';
 
-/** Shows format characters as \\uXXXX: they can make one host name look like another, or reverse the text after it. */
+/** Shows invisible characters as \\uXXXX: they can make one host name look like another, or reverse the text after it. */
 export function visibleText(text: string): string {
-  return text.replace(/\p{Cf}/gu, (character) =>
+  return text.replace(/[\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/gu, (character) =>
     Array.from({ length: character.length }, (_, i) => {
       return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
     }).join(''),

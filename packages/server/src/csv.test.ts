@@ -9,11 +9,25 @@ test('CSV has a header, and lines that end in CR LF', () => {
 test('any text survives a round trip, with an apostrophe before a formula', () => {
   const formula = fc.constantFrom('=', '+', '-', '@', '\t', '\r').chain((c) => fc.string().map((s) => c + s));
   const rows = fc.array(fc.array(fc.oneof(fc.string(), formula), { minLength: 2, maxLength: 2 }));
-  const guarded = (text: string) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+  const guarded = (text: string) =>
+    `${/^[=+\-@\t\r]/.test(text) ? "'" : ''}${text.replace(/([;\t\r\n])([=+\-@])/g, "$1'$2")}`;
   fc.assert(
     fc.property(rows, (texts) => {
       expect(parse(csv(['a', 'b'], texts))).toEqual([['a', 'b'], ...texts.map((row) => row.map(guarded))]);
     }),
+  );
+});
+
+test('text has no formula for a spreadsheet that divides it at semicolons or tabs', () => {
+  const rows = [['/x;=1+1'], ['/x\t=1+1'], ['/x;y;-1'], ['a-b=c']];
+  expect(csv(['url'], rows)).toBe('url\r\n"/x;\'=1+1"\r\n"/x\t\'=1+1"\r\n"/x;y;\'-1"\r\na-b=c\r\n');
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(fc.string({ unit: fc.constantFrom(...';\t=+-@,"\r\na\'') }), { minLength: 1 })),
+      (texts) => {
+        for (const cell of csv(['a'], texts).split(/[;\t\r\n]/)) expect(cell).not.toMatch(/^[=+\-@]/);
+      },
+    ),
   );
 });
 

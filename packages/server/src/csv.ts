@@ -1,9 +1,13 @@
-/** CSV as in RFC 4180. Text that a spreadsheet would run as a formula gets an apostrophe: names come from users and logs. */
+/**
+ * CSV as in RFC 4180. Text that a spreadsheet would run as a formula gets an apostrophe: names come from users and logs.
+ * In many countries, spreadsheets divide lines at semicolons, also inside quotation marks that do not begin a line.
+ */
 export function csv(header: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   return [header, ...rows].map((row) => `${row.map(field).join(',')}\r\n`).join('');
 }
 
 function field(value: string | number): string {
-  const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  if (typeof value === 'number') return String(value);
+  const text = value.replace(/^(?=[=+\-@\t\r])|(?<=[;\t\r\n])(?=[=+\-@])/g, "'");
+  return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { isIP, isIPv4, isIPv6, SocketAddress } from 'node:net';
 import { copyOf } from './copy-of.ts';
+import { hasInvisible, NOT_PLAIN, replaceInvisible } from './printable.ts';
 
 /** The 13 attack categories, in the order of the interface specification. */
 export const CATEGORIES = [
@@ -195,20 +196,6 @@ export const EVENT_COUNT_MAX = 1_000_000;
 /** Host, domain and project IDs: what the `hosts` parameter and the path accept. */
 export const ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
 
-/**
- * Characters without a shape of their own: control and format characters (bidirectional overrides, zero-width
- * characters), lone surrogates, private and unassigned characters, all spaces but the usual one, fillers and variation
- * selectors. The last ones are visible by their properties, but have an empty shape.
- */
-const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u{16FE4}\u{1D159}]|(?! )\p{Zs}/u;
-const ALL_INVISIBLE = new RegExp(INVISIBLE, 'gu');
-/** Nearly all text is printable ASCII, and this is much faster. */
-const NOT_PLAIN = /[^\x20-\x7e]/;
-
-export function hasInvisible(text: string): boolean {
-  return NOT_PLAIN.test(text) && INVISIBLE.test(text);
-}
-
 /** The longest name DNS allows. */
 const HOSTNAME_LENGTH_MAX = 253;
 
@@ -315,8 +302,7 @@ function isPlain(text: string, bytesMax: number): boolean {
 }
 
 function percentEncoded(text: string): string {
-  if (!NOT_PLAIN.test(text)) return text;
-  return text.replace(ALL_INVISIBLE, (character) =>
+  return replaceInvisible(text, (character) =>
     Buffer.from(character).toString('hex').toUpperCase().replace(/../g, '%$&'),
   );
 }

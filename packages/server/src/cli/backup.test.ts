@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import {
   mkdirSync,
   mkdtempSync,
@@ -10,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { copyOtherFiles } from './backup.ts';
+import { copyOtherFiles, removeLeftovers, unfinishedSuffix } from './backup.ts';
 
 test('a backup has the whole audit trail once, also if it is rotated meanwhile', () => {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-backup-'));
@@ -52,4 +53,24 @@ test('a trail that was rotated, but has no new file yet, is in a backup once', (
     return [...readdirSync(from), 'gone'];
   });
   expect(readdirSync(to)).toEqual(['audit.log.1']);
+});
+
+test('copies of killed backups are removed, but nothing else', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-backup-'));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const ended = spawnSync('true').pid;
+  const kept = [
+    `running${unfinishedSuffix(process.ppid)}`,
+    `elsewhere.unfinished-00000000-${ended}`,
+    `other${unfinishedSuffix(ended)}.bak`,
+    'mine.unfinished-notes',
+    `${unfinishedSuffix(ended).slice(1)}`,
+  ];
+  const leftovers = [`killed${unfinishedSuffix(ended)}`, `same-number${unfinishedSuffix(process.pid)}`];
+  for (const name of [...kept, ...leftovers]) {
+    mkdirSync(join(directory, name));
+    writeFileSync(join(directory, name, 'statistics.mdb'), '');
+  }
+  removeLeftovers(directory);
+  expect(readdirSync(directory).sort()).toEqual(kept.sort());
 });

@@ -1,5 +1,5 @@
 /** `backup` and `compact`: copies of the data files. */
-import { randomBytes } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -15,6 +15,7 @@ import {
   type Stats,
   statSync,
 } from 'node:fs';
+import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { RootDatabase } from 'lmdb';
 import { AUDIT_FILE } from '../audit/audit-file.ts';
@@ -55,7 +56,8 @@ export const backupCommand = command({
       throw new UserError(`--to ${to} is not empty: use an empty or new directory`);
     }
     // Renamed after verification, so that an interrupted backup is not mistaken for a complete one.
-    const unfinished = `${target}.unfinished-${randomBytes(4).toString('hex')}`;
+    const unfinished = `${target}${unfinishedSuffix(process.pid)}`;
+    removeLeftovers(dirname(target));
     mkdirSync(unfinished, { recursive: true, mode: 0o700 });
     try {
       await copyDirectory(data, unfinished);
@@ -106,7 +108,8 @@ export const compactCommand = command({
     const before = statSync(file);
     if (await isInUse(file)) throw inUse(file);
     const copy = `${file}.compact`;
-    rmSync(copy, { force: true });
+    // A killed process may have left them.
+    for (const path of [copy, `${copy}-lock`]) rmSync(path, { force: true });
     const transaction = lastTransaction(file);
     await copyDataFile(file, copy);
     const [problem] = (await walkPages(copy)).problems;
@@ -140,6 +143,29 @@ export const compactCommand = command({
     );
   },
 });
+
+/** Names the machine and the process, so that the leftovers of a killed backup are known. */
+export function unfinishedSuffix(pid: number): string {
+  return `.unfinished-${hash('sha256', hostname()).slice(0, 8)}-${pid}`;
+}
+
+/** Removes the copies of backups that were killed. Those of other machines, or containers, may still be written. */
+export function removeLeftovers(directory: string): void {
+  for (const name of list(directory)) {
+    const pid = Number(/\.unfinished-[0-9a-f]{8}-(\d{1,10})$/.exec(name)?.[1]);
+    // This process has not begun its own yet.
+    if (!name.endsWith(unfinishedSuffix(pid)) || (pid !== process.pid && isRunning(pid))) continue;
+    rmSync(join(directory, name), { recursive: true });
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
 
 /** Statistics first, so that the identity file has every project in them. */
 async function copyDirectory(from: string, to: string): Promise<void> {

@@ -60,7 +60,7 @@ export function command<O extends Options>(definition: Definition<O>): Command {
 /** An error that the user can fix; the message is one sentence. */
 export class UserError extends Error {}
 
-/** The message of an error that a person can fix; null for others, which are defects and get a stack trace. */
+/** The message of an error that a person can fix; null for others, which are defects. */
 export async function userMessage(error: unknown): Promise<string | null> {
   return (await isUserError(error)) ? (systemErrorMessage(error) ?? (error as Error).message) : null;
 }

@@ -17,6 +17,7 @@ import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
 import { createReader } from '../ingest/reader.ts';
 import { FILE_REPLACED } from '../lmdb/commit.ts';
+import { isSourceName } from '../printable.ts';
 import { afterRunning } from '../running-time.ts';
 import {
   type Store,
@@ -37,7 +38,7 @@ import {
 } from './command.ts';
 import { hostWarnings, IngestSummary, idWarning, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
-import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
+import { oneOf, option, PROJECT, required, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 import { notifyReady } from './systemd.ts';
 
@@ -536,10 +537,7 @@ function followProblem(error: unknown, path: string): string {
   return `${FILE_CALLS.includes(syscall) ? readProblem(path, code) : `${path}: ${message}`}; retrying`;
 }
 
-/** A key in the store, shown in lists. */
 function sourceName(value: string): string {
-  if (value.length > 128 || /[\p{Cc}\p{Cs}]/u.test(text(value))) {
-    throw new Error('must be 1 to 128 characters without control characters');
-  }
+  if (!isSourceName(value)) throw new Error('must be 1 to 128 characters, none of them invisible');
   return value;
 }

@@ -28,6 +28,20 @@ function commandsIn(help: string): string[] {
     .filter((name) => name !== 'help');
 }
 
+test('an error that nobody expected is one sentence and status 1', async () => {
+  const stdout = new PassThrough();
+  stdout.write = () => {
+    throw new TypeError('a defect\nin two lines');
+  };
+  const stderr = new PassThrough();
+  const stop = new AbortController().signal;
+  const io = { stdin: Readable.from([]), stdout, stderr, env: {}, now: () => 0, stop };
+  expect(await runProgram(['categories'], io)).toBe(1);
+  expect(stderr.read().toString()).toBe(
+    'wafstat: unexpected error: a defect\\u000ain two lines; NODE_DEBUG=wafstat shows where\n',
+  );
+});
+
 test('a command that is loaded alone has the same help as among all commands', async () => {
   const { status, out } = await run('--help');
   expect(status).toBe(0);

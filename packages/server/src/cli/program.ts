@@ -1,4 +1,5 @@
 /** The command line: every command by name, in one list. */
+import { debuglog } from 'node:util';
 import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
 import { type Command, type Io, printLine, userMessage, VERSION } from './command.ts';
 import {
@@ -193,6 +194,14 @@ function parentOf(program: Commander, name: string): Commander {
   return parent.helpCommand('help [command]', HELP);
 }
 
+/** Prints where a defect is, with NODE_DEBUG=wafstat. */
+const debug = debuglog('wafstat');
+
+function unexpected(error: unknown): string {
+  const { message } = error as Error;
+  return `unexpected error: ${message || String(error)}; NODE_DEBUG=wafstat shows where`;
+}
+
 /** Resolves to the exit status. */
 async function reportError(error: unknown, { stderr }: Io): Promise<number> {
   // Commander has printed its message; help and version end this way too, with status 0.
@@ -202,7 +211,7 @@ async function reportError(error: unknown, { stderr }: Io): Promise<number> {
     return 2;
   }
   const message = await userMessage(error);
-  if (message === null) throw error;
-  printLine(stderr, `wafstat: ${message}`);
+  if (message === null) debug('%O', error);
+  printLine(stderr, `wafstat: ${message ?? unexpected(error)}`);
   return 1;
 }

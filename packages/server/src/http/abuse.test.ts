@@ -230,6 +230,33 @@ describe('logins', () => {
     expect(sleeping).toEqual([]);
   });
 
+  test.each([
+    ['garbage', '10.0.0.1'],
+    ['203.0.113.9, <script>', '10.0.0.1'],
+    ['garbage, 203.0.113.9', '203.0.113.9'],
+    ['unknown', '10.0.0.1'],
+    ['1.2.3.4.5', '10.0.0.1'],
+    ['', '10.0.0.1'],
+    ['203.0.113.9', '203.0.113.9'],
+    ['203.0.113.9:4711', '203.0.113.9'],
+    ['[2001:db8::9]:4711', '2001:db8::9'],
+    ['198.51.100.1, 203.0.113.9, 10.0.0.1', '203.0.113.9'],
+  ])('X-Forwarded-For %j of a trusted proxy is recorded as %s', async (forwarded, address) => {
+    const trusting = await appWith('10.0.0.1');
+    const addresses: unknown[] = [];
+    trusting.addHook('onRequest', async (request) => {
+      addresses.push(request.ip);
+    });
+    const headers = { 'x-forwarded-for': forwarded };
+    for (let i = 0; i < 2; i++)
+      await trusting.inject({ url: '/healthz', headers, remoteAddress: '10.0.0.1' });
+    await trusting.close();
+    expect(addresses).toEqual([address, address]);
+    const isMalformed = /[^0-9a-f.:, [\]]|\d(\.\d){4}/.test(forwarded);
+    const warnings = logged.split('\n').filter((line) => line.includes('is not a list of addresses'));
+    expect(warnings).toHaveLength(isMalformed ? 1 : 0);
+  });
+
   test('X-Forwarded-For without --trust-proxy logs one warning that says what to do', async () => {
     const forwarded = { 'x-forwarded-for': '203.0.113.9' };
     for (let i = 0; i < 3; i++)

@@ -1,6 +1,7 @@
 /** The HTTP application: all its parts, registered by name in one place. */
 import { randomBytes } from 'node:crypto';
 import { METHODS } from 'node:http';
+import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
@@ -170,7 +171,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const refusal = routeRefusals(app, identity.kind);
   const showMissingPage = identity.kind === 'local' ? missingPage() : null;
   const warnAboutProxy = proxyWarning(options.trustProxy);
+  const checkForwardedFor = options.trustProxy === undefined ? null : forwardedForCheck();
   app.addHook('onRequest', async (request, reply) => {
+    checkForwardedFor?.(request);
     limitArrival(request, reply, timeouts);
     if (hasTooManyHeaders(request.raw)) throw malformed(`the request has more than ${HEADERS_MAX} headers`);
     // The connection was reset before Node.js could read the address; nobody receives the response.
@@ -269,6 +272,38 @@ function proxyWarning(trustProxy: string | undefined): (request: FastifyRequest)
     request.log.warn(
       `a request from ${peer} has X-Forwarded-For, but --trust-proxy is not set. If ${peer} is a proxy, all clients ` +
         `behind it share one login throttle, and failed logins of one delay the others: start with --trust-proxy ${peer}`,
+    );
+  };
+}
+
+/**
+ * Keeps the addresses at the end of X-Forwarded-For, which trusted proxies have added, and drops what is not an address with
+ * all before it: audit trail and login throttle get the address of the client, or that of the proxy. Warns once.
+ */
+function forwardedForCheck(): (request: FastifyRequest) => void {
+  let mayWarn = true;
+  return (request) => {
+    const { headers } = request.raw;
+    // Node.js joins repeated headers.
+    const given = headers['x-forwarded-for'] as string | undefined;
+    if (given === undefined) return;
+    const addresses: string[] = [];
+    const parts = given.split(',').map((part) => part.trim());
+    // Some proxies add the port.
+    const bare = (part: string) => /^\[?([^\]]*?)\]?(?::\d+)?$/.exec(part)?.[1] ?? part;
+    for (const part of parts.reverse()) {
+      const address = isIP(part) ? part : bare(part);
+      if (!isIP(address)) break;
+      addresses.unshift(address);
+    }
+    headers['x-forwarded-for'] = addresses.join(', ');
+    if (addresses.length === 0) delete headers['x-forwarded-for'];
+    if (addresses.length === parts.length || given === '' || !mayWarn) return;
+    mayWarn = false;
+    const peer = request.socket.remoteAddress ?? 'the peer';
+    request.log.warn(
+      `X-Forwarded-For of a request from ${peer} is not a list of addresses: ${printable(given.slice(0, 100))}. ` +
+        'What comes before its last addresses is ignored; without any, the address of the proxy counts',
     );
   };
 }

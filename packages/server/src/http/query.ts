@@ -7,6 +7,7 @@ import { CATEGORIES, type Category, enteredHostname, ID_PATTERN } from '../event
 import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
+import { isSourceName } from '../printable.ts';
 import type { OverviewTimelineQuery } from '../statistics/overview.ts';
 import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 import type { TimelineQuery } from '../statistics/timeline.ts';
@@ -138,9 +139,6 @@ export function parseHostsFilter(query: RawQuery): { hostname: string; policynam
   };
 }
 
-/** A source name is a key in the store, and shown in lists. */
-const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
-
 /** A time zone takes 0.4 ms to set up, and up to 200 kB of memory. */
 const CACHED_MAX = 32;
 
@@ -155,8 +153,8 @@ export function ingestQueryParser() {
     const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
     if (unknown !== undefined) throw noParameter(unknown, `use ${INGEST_NAMES.join(', ')}`);
     const source = single(query, 'source') ?? 'default';
-    if (!SOURCE_NAME.test(source)) {
-      throw malformed('source must have 1 to 128 characters and no control characters');
+    if (!isSourceName(source)) {
+      throw malformed('source must have 1 to 128 characters and no invisible ones');
     }
     const format = parseOneOf(query, 'format', FORMAT_NAMES);
     const pattern = single(query, 'pattern');

@@ -8,7 +8,7 @@ import {
   type AuditTrail,
   newAuditEntry,
 } from '../audit/audit-trail.ts';
-import { hasInvisible } from '../event.ts';
+import { hasInvisible } from '../printable.ts';
 import type { Store } from '../store/store.ts';
 import { IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
 import type { IdentityStore, IdentityWriter, NamedKind } from './identity-store.ts';

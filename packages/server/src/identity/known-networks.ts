@@ -70,3 +70,9 @@ export function networkOf(address: string): string {
   }
   return `${groups.slice(0, 4).join(':')}::/64`;
 }
+
+/** The addresses that one customer of a provider may have: the /24 of an IPv4 address, the /48 of an IPv6 address. */
+export function blockOf(network: string): string {
+  const separator = network.includes(':') ? ':' : '.';
+  return network.split(separator, 3).join(separator);
+}

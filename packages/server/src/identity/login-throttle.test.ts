@@ -134,8 +134,13 @@ test('an attempt that would wait too long is refused, and no network takes the w
     () => 0,
     () => new Promise((resolve) => releases.push(resolve)),
   );
-  for (let i = 0; i < 5; i++) await throttle.attempt('alice', { address: 'here' }, async () => false);
-  // Delays of 250 ms: 60 attempts fit, 30 of each network.
+  for (let i = 0; i < 30; i++) {
+    const attempt = throttle.attempt('alice', { address: `guesser ${i}` }, async () => false);
+    await new Promise((resolve) => setImmediate(resolve));
+    releases.pop()?.();
+    await attempt;
+  }
+  // Delays of 5 s: 3 attempts fit. One of another network takes the place of the last one.
   const outcome = (address: string) =>
     throttle
       .attempt('alice', { address }, async () => true)
@@ -143,7 +148,7 @@ test('an attempt that would wait too long is refused, and no network takes the w
         () => 'done',
         (error) => error.limit,
       );
-  const attempts = [...Array.from({ length: 40 }, () => outcome('here')), outcome('elsewhere')];
+  const attempts = [...Array.from({ length: 5 }, () => outcome('here')), outcome('elsewhere')];
   let results: string[] | null = null;
   const all = Promise.all(attempts).then((outcomes) => {
     results = outcomes;
@@ -153,11 +158,7 @@ test('an attempt that would wait too long is refused, and no network takes the w
     await new Promise((resolve) => setImmediate(resolve));
   }
   await all;
-  expect(await Promise.all(attempts)).toEqual([
-    ...Array(30).fill('done'),
-    ...Array(10).fill('account'),
-    'done',
-  ]);
+  expect(await Promise.all(attempts)).toEqual(['done', 'done', ...Array(3).fill('account'), 'done']);
 });
 
 test('attempts over the limit are refused: 64 per address, 1,000 in total; known pairs have their own limit', async () => {
@@ -188,6 +189,24 @@ test('attempts over the limit are refused: 64 per address, 1,000 in total; known
   await Promise.all(pending);
 });
 
+test('the attempts of 100 addresses leave room for those of another one', async () => {
+  const { throttle } = setUp();
+  const hang = () => new Promise<boolean>(() => {});
+  let refused = 0;
+  for (let i = 0; i < 10_000; i++) {
+    const attempt = throttle.attempt(`user ${i}`, { address: `stranger ${i % 100}` }, hang);
+    attempt.catch(() => refused++);
+  }
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(refused).toBeGreaterThan(9_000);
+  let error: unknown = null;
+  throttle.attempt('alice', { address: 'home' }, hang).catch((reason) => {
+    error = reason;
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(error).toBe(null);
+});
+
 test('hashes run for each key in turn, no matter how many wait for one of them', async () => {
   const group = new AttemptGroup();
   const order: string[] = [];
@@ -216,4 +235,102 @@ test('two hashes run at once, and a failure releases its slot', async () => {
   );
   expect(results.every(({ status }) => status === 'rejected')).toBe(true);
   expect([runningMax, running]).toEqual([2, 0]);
+});
+
+/** A clock that moves on to the next timer whenever nothing else is left to do. */
+function createSimulation() {
+  const clock = { now: 0 };
+  const timers: { at: number; end(): void }[] = [];
+  const sleep = (ms: number) => new Promise<void>((end) => timers.push({ at: clock.now + ms, end }));
+  const throttle = createLoginThrottle({ has: () => false, add: () => {} }, () => clock.now, sleep);
+  const guesses: number[] = [];
+  return {
+    clock,
+    sleep,
+    guesses,
+    /** Tries as fast as it is allowed to, from the next address each time. */
+    async guess(addresses: Iterator<string>) {
+      for (;;) {
+        const address = addresses.next().value;
+        const check = async () => {
+          guesses.push(clock.now);
+          await sleep(20);
+          return false;
+        };
+        await throttle.attempt('alice', { address }, check).catch(() => sleep(1_000));
+      }
+    },
+    mistype: (address: string) => throttle.attempt('alice', { address }, async () => false),
+    /** How long the user needs, who waits as long as the refusal says. */
+    async logIn(address: string): Promise<number> {
+      const start = clock.now;
+      for (;;) {
+        const check = () => sleep(20).then(() => true);
+        const result = await throttle
+          .attempt('alice', { address }, check)
+          .catch(({ retryAfterS }) => sleep(retryAfterS * 1_000).then(() => false));
+        if (result) return clock.now - start;
+      }
+    },
+    async run(until: number) {
+      while (clock.now < until) {
+        await new Promise((resolve) => setImmediate(resolve));
+        timers.sort((a, b) => a.at - b.at);
+        const next = timers.shift();
+        if (next === undefined) return;
+        clock.now = next.at;
+        next.end();
+      }
+    },
+  };
+}
+
+function* always(address: string): Generator<string> {
+  for (;;) yield address;
+}
+
+function* rotating(name: (i: number) => string): Generator<string> {
+  for (let i = 0; ; i++) yield name(i);
+}
+
+test.each([
+  ['six addresses', 6, (i: number) => always(`198.51.${i}.1`)],
+  ['six addresses with four connections each', 24, (i: number) => always(`198.51.${i % 6}.1`)],
+  // In three minutes, each has had its first turn: 20 without a delay, then 12 a minute.
+  ['50 addresses', 50, (i: number) => always(`198.18.${i}.1`)],
+  [
+    'the addresses of an IPv6 network',
+    6,
+    (i: number) => rotating((j) => `2001:db8:1:${(6 * j + i).toString(16)}::1`),
+  ],
+])('the owner can log in from a new network while %s guess', async (_, count, addresses) => {
+  const { guesses, guess, logIn, sleep, run } = createSimulation();
+  for (let i = 0; i < count; i++) void guess(addresses(i));
+  const minute = 60_000;
+  const waits: number[] = [];
+  void (async () => {
+    await sleep(3 * minute);
+    for (let i = 0; i < 5; i++) {
+      waits.push(await logIn(`203.0.${i}.7`));
+      await sleep(minute + 777 * i);
+    }
+  })();
+  await run(10 * minute);
+  expect(waits).toHaveLength(5);
+  expect(Math.max(...waits)).toBeLessThanOrEqual(15_000);
+  // One every 5 s, after those that are free.
+  expect(guesses.filter((at) => at > 2 * minute).length).toBeLessThanOrEqual(8 * 12);
+});
+
+test('a user who mistyped the password has another turn after each of six guessing addresses', async () => {
+  const { guess, logIn, sleep, run, mistype } = createSimulation();
+  for (let i = 0; i < 6; i++) void guess(always(`198.51.${i}.1`));
+  let wait: number | null = null;
+  void (async () => {
+    await sleep(60_000);
+    await mistype('203.0.113.7');
+    wait = await logIn('203.0.113.7');
+  })();
+  await run(5 * 60_000);
+  expect(wait).toBeLessThanOrEqual(60_000);
 });

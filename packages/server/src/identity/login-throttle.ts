@@ -1,12 +1,12 @@
 /**
  * Limits how fast passwords can be guessed, without locking out the owner of an account (decision 0020). Attempts from a
  * network that the user has logged in from before wait only for their own failures. All other attempts at an account run
- * one at a time, with a growing delay. Delays hold no resources: only argon2 itself takes a slot.
+ * one at a time, with a growing delay; a network that has not tried yet goes first. Delays hold no resources: only argon2 itself takes a slot.
  */
 import { hash } from 'node:crypto';
 import { BoundedCache } from '../cache.ts';
 import { Semaphore } from '../fair-queue.ts';
-import { type KnownNetworks, networkOf } from './known-networks.ts';
+import { blockOf, type KnownNetworks, networkOf } from './known-networks.ts';
 
 /** Typing errors are free. */
 const PAIR_FAILURES_FREE = 5;
@@ -66,13 +66,15 @@ export function createLoginThrottle(
   now: () => number,
   sleep: (ms: number) => Promise<void>,
 ) {
-  const failures = new BoundedCache<string, { count: number; at: number }>({
+  const failures = new BoundedCache<string, { count: number; at: number; turn: number }>({
     name: 'login_failures',
     entriesMax: FAILURES_MAX,
     unitBytes: 200,
   });
-  /** Attempts that run one after the other, by account or known pair, with the networks they come from. */
-  const lanes = new Map<string, { turns: Semaphore; networks: (string | null)[] }>();
+  /** Failed attempts so far, which order those that wait without a clock. */
+  let turns = 0;
+  /** Attempts that run one after the other, by account or known pair. */
+  const lanes = new Map<string, Lane>();
   const delayedAttempts = new Counters();
   // Separate slots, so that attackers cannot take those of known users.
   const groups = { known: new AttemptGroup(), unknown: new AttemptGroup() };
@@ -92,36 +94,56 @@ export function createLoginThrottle(
   }
 
   function addFailure(key: string): void {
-    failures.set(key, { count: failuresOf(key) + 1, at: now() });
+    failures.set(key, { count: failuresOf(key) + 1, at: now(), turn: turns });
+  }
+
+  /**
+   * The waiting attempts, the next one first: one of each network in turn, first networks that have not failed yet, then
+   * those that failed longest ago. Among new networks, blocks of addresses take turns in the same way.
+   */
+  function ranked(waiting: readonly Waiting[]): Waiting[] {
+    const turnOf = (key: string) => failures.get(key)?.turn ?? 0;
+    const ofPair = new Counters();
+    const ranks = waiting.map((attempt) => {
+      const { pair, block } = attempt;
+      ofPair.add(pair, 1);
+      return { attempt, rank: [ofPair.of(pair), turnOf(pair), turnOf(block)] as const };
+    });
+    ranks.sort(({ rank: a }, { rank: b }) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
+    return ranks.map(({ attempt }) => attempt);
+  }
+
+  /** If too many wait, the last one is refused, which need not be this one. */
+  function waitForTurn(lane: Lane, keys: Pick<Waiting, 'pair' | 'block'>, waitingMax: number): Promise<void> {
+    return new Promise((start, reject) => {
+      const { waiting } = lane;
+      waiting.push({ ...keys, start, refuse: () => reject(new LoginThrottled('account')) });
+      if (waiting.length > waitingMax) remove(waiting, ranked(waiting).at(-1))?.refuse();
+    });
   }
 
   /** Runs one attempt at a time. The delay depends on whether the previous attempt failed, so it is computed last. */
   async function runInLane<T>(
     key: string,
-    network: string | null,
+    keys: Pick<Waiting, 'pair' | 'block'>,
     delayMs: () => number,
     work: () => Promise<T>,
   ): Promise<T> {
-    const lane = lanes.get(key) ?? { turns: new Semaphore(1), networks: [] };
-    const { turns, networks } = lane;
-    const queueMax = Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1));
-    // No network takes more than half of the queue; a known pair has the lane to itself.
-    const networkMax = network === null ? queueMax : Math.max(1, queueMax >> 1);
-    const ofNetwork = networks.filter((one) => one === network).length;
-    if (networks.length >= queueMax || ofNetwork >= networkMax) throw new LoginThrottled('account');
-    lanes.set(key, lane);
-    networks.push(network);
     const arrivedAt = now();
-    const release = await turns.acquire(key, 1);
+    const lane = lanes.get(key);
+    const current = lane ?? { waiting: [] };
+    if (lane === undefined) lanes.set(key, current);
+    // One attempt is running, or waits for its delay.
+    else await waitForTurn(lane, keys, Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1)) - 1);
     try {
       const delay = delayMs();
       if (now() - arrivedAt + delay > WAIT_MS_MAX) throw new LoginThrottled('account');
       if (delay > 0) await sleep(delay);
       return await work();
     } finally {
-      networks.splice(networks.indexOf(network), 1);
-      if (networks.length === 0) lanes.delete(key);
-      release();
+      const next = remove(current.waiting, ranked(current.waiting)[0]);
+      if (next === undefined) lanes.delete(key);
+      else next.start();
     }
   }
 
@@ -150,19 +172,23 @@ export function createLoginThrottle(
       const account = shortened(givenAccount);
       const network = networkOf(address);
       const pair = device === null ? `pair ${account} ${network}` : `device ${device}`;
+      const block = `block ${account} ${blockOf(network)}`;
       const counted = async () => {
         const succeeded = await check();
         if (succeeded) {
           failures.delete(pair);
           knownNetworks.add(account, network);
-        } else for (const key of [pair, accountKey(account), addressKey(network)]) addFailure(key);
+        } else {
+          turns++;
+          for (const key of [pair, block, accountKey(account), addressKey(network)]) addFailure(key);
+        }
         return succeeded;
       };
       if (device !== null || knownNetworks.has(account, network)) {
         const pairDelay = () => delayOf(pair, PAIR_FAILURES_FREE, KNOWN_DELAY_MS_MAX);
         return groups.known.run(pair, async (slot) => {
           if (pairDelay() === 0) return slot(counted);
-          return runInLane(pair, null, pairDelay, () => slot(counted));
+          return runInLane(pair, { pair, block }, pairDelay, () => slot(counted));
         });
       }
       const accountDelay = () =>
@@ -172,7 +198,7 @@ export function createLoginThrottle(
         );
       return groups.unknown.run(network, async (slot) => {
         await delayAddress(network);
-        return runInLane(accountKey(account), network, accountDelay, () => slot(counted));
+        return runInLane(accountKey(account), { pair, block }, accountDelay, () => slot(counted));
       });
     },
   };
@@ -189,8 +215,11 @@ export class AttemptGroup {
     key: string,
     work: (slot: <R>(hash: () => Promise<R>) => Promise<R>) => Promise<T>,
   ): Promise<T> {
-    if (this.#inProgress.of(key) >= IN_PROGRESS_PER_KEY_MAX) throw new LoginThrottled('address');
-    if (this.#total >= IN_PROGRESS_MAX) throw new LoginThrottled('service');
+    const left = IN_PROGRESS_MAX - this.#total;
+    if (left <= 0) throw new LoginThrottled('service');
+    // No more than is left for others, so that a new address finds room while a hundred others send all they can.
+    if (this.#inProgress.of(key) >= Math.min(IN_PROGRESS_PER_KEY_MAX, left))
+      throw new LoginThrottled('address');
     this.#inProgress.add(key, 1);
     this.#total++;
     try {
@@ -217,6 +246,24 @@ class Counters {
     if (count === 0) this.#counts.delete(key);
     else this.#counts.set(key, count);
   }
+}
+
+interface Lane {
+  readonly waiting: Waiting[];
+}
+
+/** An attempt that waits for its turn. */
+interface Waiting {
+  /** The keys of its failures: of the user and the network, and of the user and the block of addresses. */
+  readonly pair: string;
+  readonly block: string;
+  start(): void;
+  refuse(): void;
+}
+
+function remove<T>(list: T[], item: T | undefined): T | undefined {
+  if (item !== undefined) list.splice(list.indexOf(item), 1);
+  return item;
 }
 
 const accountKey = (account: string) => `account ${account}`;

@@ -1,5 +1,6 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
 import { createHash, randomBytes } from 'node:crypto';
+import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
@@ -77,6 +78,7 @@ export class Database {
         const { host, port } = nextServer();
         // The pool hides the password from copies of the settings.
         super({ ...config, host, port, password: options.password, ssl: tlsOf(options, host) });
+        failOnMalformedData(this);
       }
     }
     this.#pool = new pg.Pool({
@@ -341,6 +343,32 @@ async function prepareSession(
     throw new StoreUnavailable(`PostgreSQL at ${host}:${port} is a standby, and no primary responds`);
   }
   return row?.pid !== (client as pg.ClientBase & { processID: number | null }).processID;
+}
+
+interface StreamEvents {
+  on(event: string, listener: (chunk: Buffer) => void): unknown;
+}
+
+/** The parser of `pg` throws inside the socket handler if bytes are not of the protocol, which would end the process. */
+function failOnMalformedData(client: pg.Client): void {
+  const { connection } = client as unknown as {
+    connection: { attachListeners(stream: StreamEvents): void };
+  };
+  const attach = connection.attachListeners.bind(connection);
+  connection.attachListeners = (given) => {
+    const stream = given as Duplex;
+    const guarded = (listener: (chunk: Buffer) => void) => (chunk: Buffer) => {
+      try {
+        if (!stream.destroyed) listener(chunk);
+      } catch (error) {
+        const { message } = error as Error;
+        stream.destroy(new Error(`the response is malformed: ${message}`, { cause: error }));
+      }
+    };
+    attach({
+      on: (event, listener) => stream.on(event, event === 'data' ? guarded(listener) : listener),
+    });
+  };
 }
 
 function tlsOf({ url, usesTls }: DatabaseOptions, host: string): pg.ClientConfig['ssl'] {

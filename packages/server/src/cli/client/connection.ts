@@ -273,8 +273,14 @@ export async function callService<T>(
   } catch (error) {
     if (stop.aborted) throw new UserError('stopped before the response arrived');
     if (error instanceof WafstatError) throw new UserError(serviceErrorMessage(error));
-    throw error;
+    throw responseProblem(error, connection);
   }
+}
+
+/** The client checks the outer form of a response only; the rest shows when it is used. */
+export function responseProblem(error: unknown, { url }: Pick<Connection, 'url'>): unknown {
+  if (!(error instanceof TypeError || error instanceof RangeError)) return error;
+  return new UserError(`the response of ${url} is malformed: ${error.message}`, { cause: error });
 }
 
 function clientCredentials({ credentials }: Connection, now: () => number): ClientOptions['credentials'] {

@@ -108,6 +108,6 @@ async function runList<T>(
     for await (const item of pages(client)) items.push(item);
     return { total: items.length, items };
   });
-  printOutput(io, output, { result }, renderer(timezone));
+  printOutput(io, output, { result }, renderer(timezone), connection);
   return 0;
 }

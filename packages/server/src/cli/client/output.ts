@@ -1,7 +1,9 @@
 /** Output of client commands: the same formats for all, safe to print on a terminal. */
 import { type Io, printLine } from '../command.ts';
 import { oneOf, option } from '../options.ts';
+import { responseProblem } from './connection.ts';
 import { type Terminal, terminalOf } from './plot.ts';
+import type { Connection } from './profiles.ts';
 
 export const LIST_OUTPUT = option('--output <format>', 'table, csv or json', oneOf('table', 'json', 'csv'), {
   default: 'table',
@@ -27,22 +29,27 @@ export function printOutput<T>(
   format: 'plot' | 'table' | 'json' | 'csv',
   { result, body }: { result: T; body?: Uint8Array },
   { table, csv, plot }: Renderer<T>,
+  connection: Pick<Connection, 'url'>,
 ): void {
   const { stdout } = io;
-  switch (format) {
-    case 'json':
-      // On a terminal, JSON from the network must not control it: text can contain C1 control characters.
-      if (body === undefined || stdout.isTTY) printLine(stdout, JSON.stringify(result));
-      else stdout.write(body.at(-1) === NEWLINE ? body : Buffer.concat([body, Buffer.of(NEWLINE)]));
-      break;
-    case 'csv':
-      stdout.write(csv(result));
-      break;
-    case 'table':
-      for (const line of table(result)) printLine(stdout, line);
-      break;
-    case 'plot':
-      // Not escaped, because of the colors: a plot escapes what comes from elsewhere.
-      for (const line of plot?.(result, terminalOf(io)) ?? []) stdout.write(`${line}\n`);
+  try {
+    switch (format) {
+      case 'json':
+        // On a terminal, JSON from the network must not control it: text can contain C1 control characters.
+        if (body === undefined || stdout.isTTY) printLine(stdout, JSON.stringify(result));
+        else stdout.write(body.at(-1) === NEWLINE ? body : Buffer.concat([body, Buffer.of(NEWLINE)]));
+        break;
+      case 'csv':
+        stdout.write(csv(result));
+        break;
+      case 'table':
+        for (const line of table(result)) printLine(stdout, line);
+        break;
+      case 'plot':
+        // Not escaped, because of the colors: a plot escapes what comes from elsewhere.
+        for (const line of plot?.(result, terminalOf(io)) ?? []) stdout.write(`${line}\n`);
+    }
+  } catch (error) {
+    throw responseProblem(error, connection);
   }
 }

@@ -607,6 +607,24 @@ describe('a hostile service', () => {
     },
   );
 
+  const ITEM = { id: 'a', name: 'a', hostname: 'a', format: 'a', events: 1, without_host: 0, timestamp: 0 };
+  test.each([
+    ['timeline', { requests: [null], attacks: [null] }],
+    ['timeline', { requests: [{ time: 1e300, num: 1 }], attacks: [{ time: 1e300, num: 1 }] }],
+    ['hosts', { total: 1, items: [null] }],
+    ['hosts', { total: 1, items: [{ ...ITEM, timestamp: 1e300 }] }],
+    ['sources', { total: 1, items: [ITEM] }],
+    ['sources', { total: 1, items: ['a'] }],
+  ])('gets one sentence for a malformed response to %s: %j', async (name, malformed) => {
+    const { address } = await listen(malformed);
+    const place = ['--url', address, '--project', 'a'.repeat(32), '--token', 't'];
+    for (const output of ['table', 'csv']) {
+      const { status, out, err } = await run([name, ...place, '--output', output]);
+      expect({ status, out }).toEqual({ status: 1, out: '' });
+      expect(err).toMatch(/^wafstat: the response of http:\S+ is malformed: [^\n]+\n$/);
+    }
+  });
+
   test('does not control the terminal by an error message', async () => {
     const { address } = await listen({ error: { message: EVIL } });
     for (const credentials of [

@@ -237,7 +237,7 @@ export async function runQuery<T>(
     const hosts = await hostIds(client, values.host, stop);
     return call(client, { ...range, hosts, signal: stop });
   });
-  printOutput(io, values.output ?? (stdout.isTTY ? 'plot' : 'table'), response, renderer(range));
+  printOutput(io, values.output ?? (stdout.isTTY ? 'plot' : 'table'), response, renderer(range), connection);
   return 0;
 }
 

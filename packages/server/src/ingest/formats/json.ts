@@ -47,10 +47,15 @@ const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from(' \t\n\r{["-0123456
 /** Undefined for text that is not JSON. Most of it is recognized by its start: an exception takes 100 times as long. */
 export function tryParse(text: string): unknown {
   if (!JSON_STARTS.has(text.charCodeAt(0))) return undefined;
+  const { stackTraceLimit } = Error;
+  // Recording the stack takes three quarters of the time of an exception.
+  Error.stackTraceLimit = 0;
   try {
     return JSON.parse(text);
   } catch {
     return undefined;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
   }
 }
 
