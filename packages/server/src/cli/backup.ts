@@ -151,7 +151,7 @@ export function unfinishedSuffix(pid: number): string {
 
 /** Removes the copies of backups that were killed. Those of other machines, or containers, may still be written. */
 export function removeLeftovers(directory: string): void {
-  for (const name of list(directory)) {
+  for (const name of existsSync(directory) ? readdirSync(directory) : []) {
     const pid = Number(/\.unfinished-[0-9a-f]{8}-(\d{1,10})$/.exec(name)?.[1]);
     // This process has not begun its own yet.
     if (!name.endsWith(unfinishedSuffix(pid)) || (pid !== process.pid && isRunning(pid))) continue;

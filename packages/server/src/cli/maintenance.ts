@@ -66,7 +66,6 @@ export const repairCommand = command({
       printLine(io.stdout, JSON.stringify({ ...repaired, verified }));
     } else {
       printFindings(io, 'repaired: ', repaired.repairs, repaired.repaired);
-      if (repaired.sealed > 0) printLine(io.stdout, `added a checksum to ${repaired.sealed} records`);
       printFindings(io, 'lost: ', repaired.lost);
       printReport(io, verified);
     }
@@ -121,7 +120,7 @@ export async function verifyDirectory(data: string, io: Io): Promise<VerifyRepor
     throw new UserError(`${data} is not a wafstat data directory`);
   const report = fileExists(file)
     ? await verifyStatistics(file, progressOn(io))
-    : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
+    : { pages: 0, records: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;
   const pages = (await walkPages(identityFile(data))).problems;
   // LMDB trusts its pages: reading damaged ones could end the process.
@@ -155,12 +154,6 @@ function progressOn({ stderr }: Io): (step: string) => void {
 function printReport(io: Io, report: VerifyReport): void {
   if (io.stderr.isTTY) io.stderr.write('\r\u001b[K');
   printFindings(io, '', report.findings, report.problems);
-  if (report.without_checksum > 0) {
-    printLine(
-      io.stdout,
-      `${report.without_checksum} records were written without checksums by an earlier release; 'wafstat repair' adds them`,
-    );
-  }
   const result = report.problems === 0 ? 'ok' : `${report.problems} problems`;
   printLine(io.stdout, `${result}: ${report.records} records on ${report.pages} pages checked`);
 }

@@ -61,11 +61,7 @@ export function createSessions(key: Buffer) {
     issue: (user: TokenOwner, now: number): string =>
       write({ ...issued(user, now), expires_at: now + SESSION_VALID_MS }),
     /** Returns expired sessions too; null unless the signature is valid. */
-    read(text: string): Session | null {
-      const session = read(text);
-      // Cookies of earlier releases have no issue time.
-      return session && { ...session, issued_at: session.issued_at ?? session.expires_at - SESSION_VALID_MS };
-    },
+    read,
   };
 }
 

@@ -277,10 +277,8 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   };
 }
 
-/** Earlier releases stored several formats separated by commas. */
 function formatLabel(format: string, formats: readonly string[]): string {
-  if (formats.includes(format)) return format;
-  return format === MIXED_FORMAT || format.includes(',') ? MIXED_FORMAT : 'auto';
+  return format === MIXED_FORMAT || formats.includes(format) ? format : 'auto';
 }
 
 async function measureFiles(directory: string, metrics: Metrics): Promise<void> {

@@ -24,8 +24,6 @@ export const FIRST_BLOCKED = 32;
  * group with counts but no peak has the peak 1. Merging cells of these series keeps the larger value.
  */
 export const FIRST_PEAK = 64;
-/** The limit for records without a checksum. */
-const SERIES_MAX = 127;
 
 export const GROUPS = Object.values(OVERVIEW_GROUPS);
 /** The row of each series: its position in GROUPS. All attacks, the last group, are the sum of the rows before. */
@@ -227,29 +225,6 @@ export function* eventsOfCells(
 function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
   for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
     yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
-  }
-}
-
-/** Whether the encoding is valid: the only possible check of a record without a checksum. */
-export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean {
-  const reader = new NumberReader(record);
-  try {
-    for (let last = -1; reader.at < record.length; ) {
-      const series = reader.number();
-      const end = reader.number() + reader.at;
-      if (series <= last || series > SERIES_MAX || end > record.length || end === reader.at) return false;
-      last = series;
-      let cell = -1;
-      while (reader.at < end) {
-        const token = reader.number();
-        cell += Math.floor(token / 2) + 1;
-        if (token % 2 === 1 && reader.number() < 2) return false;
-      }
-      if (reader.at !== end || cell >= cellsInChunk) return false;
-    }
-    return record.length > 0;
-  } catch {
-    return false;
   }
 }
 

@@ -30,7 +30,6 @@ import {
   CHANGES,
   changesOf,
   deletedHosts,
-  hasAllPeaks,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -410,7 +409,6 @@ function createScopeLookup(schema: Schema) {
 interface FoundProject {
   project: ProjectRecord | undefined;
   horizon: number;
-  hasPeaks: boolean;
   /** Deleted hosts of all projects. */
   deleted: number;
 }
@@ -425,7 +423,6 @@ function createProjectLookup(schema: Schema) {
     const found = {
       project: schema.projects.get(id),
       horizon: metaValue(schema, 'horizon'),
-      hasPeaks: hasAllPeaks(schema),
       deleted: deletedHosts(schema),
     };
     const { project } = found;

@@ -307,36 +307,18 @@ describe('repair', () => {
   });
 });
 
-describe('a file of storage version 1, which has no checksums', () => {
-  test('has the same results, accepts batches, and gets its checksums from repair', async () => {
-    const expected = await results(original);
-    const path = await withoutChecksums();
-    const { problems, without_checksum: records } = await verifyStatistics(path);
-    expect(problems).toBe(0);
-    expect(records).toBeGreaterThan(100);
-    expect(await results(path)).toEqual(expected);
-
-    const store = lmdbStore(path, () => NOW);
-    const events: Event[] = [
-      { time: NOW + 5, hostId: hosts[0] ?? null, request: true, attack: null, count: 1 },
-    ];
-    await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
-    const { requests } = await store.series({ project: 'p', edges: [NOW + 5, NOW + 6] });
-    expect([...requests]).toEqual([1]);
-    await store.close();
-    const some = await verifyStatistics(path);
-    expect(some.problems).toBe(0);
-    expect(some.without_checksum).toBeLessThan(records);
-    expect(some.without_checksum).toBeGreaterThan(0);
-
-    expect((await repairStatistics(path)).lost).toEqual([]);
-    expect(await verifyStatistics(path)).toMatchObject({ problems: 0, without_checksum: 0 });
-  });
-
-  test('is an error if a record cannot be decoded', async () => {
-    const path = await withoutChecksums((value) => value.subarray(0, value.length - 1));
-    expect(new Set(await results(path))).toEqual(new Set(['damaged']));
-  });
+test('a file of a development build is refused, and verify and repair change nothing', async () => {
+  const path = copy();
+  const { root, version } = openTables(path);
+  await version.put('version', 2);
+  await root.close();
+  const before = readFileSync(path);
+  const sentence =
+    /has storage version 2, but this release reads version 3: a development build wrote it\. Move it away/;
+  expect(() => lmdbStore(path, () => NOW)).toThrow(sentence);
+  await expect(verifyStatistics(path)).rejects.toThrow(sentence);
+  await expect(repairStatistics(path)).rejects.toThrow(sentence);
+  expect(readFileSync(path).equals(before)).toBe(true);
 });
 
 describe('a truncated file', () => {
@@ -382,28 +364,6 @@ async function damaged(
     if (value === undefined) await raw.remove(key);
     else await raw.put(key, value);
   }
-  await root.close();
-  return path;
-}
-
-/** A file as release 0.1 wrote it. */
-async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
-  const path = copy();
-  const { root, version, meta } = openTables(path);
-  for (const name of [...root.getKeys()].map(String)) {
-    // Top lists are newer than checksums.
-    if (name === 'top-lists') continue;
-    const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
-    const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });
-    for (const { key, value } of [...raw.getRange()]) {
-      if (key === 'version') continue;
-      const isCounts = name === 'cells' && !(key as Buffer).subarray(5).equals(Buffer.alloc(4));
-      await raw.put(key, isCounts ? change(value.subarray(4)) : value.subarray(4));
-    }
-  }
-  await meta.remove('unchecked');
-  await meta.remove('peaks');
-  await version.put('version', 1);
   await root.close();
   return path;
 }

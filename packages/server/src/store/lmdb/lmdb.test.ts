@@ -1,13 +1,10 @@
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { scaled } from '../../../../../test/random.ts';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
-import { CATEGORIES, type Event } from '../../event.ts';
-import { additionsOf, FIRST_BLOCKED, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cells.ts';
-import { memoryStore } from '../memory.ts';
+import type { Event } from '../../event.ts';
+import { additionsOf, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
@@ -16,7 +13,7 @@ import { createHostCounter, createHostLists } from './host-counts.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
-import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopenSchema } from './schema.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
 import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
@@ -107,24 +104,6 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a source of a release that did not count records without a host has none of them', async () => {
-    const { directory, store, reopen, destroy } = await open(() => NOW);
-    await store.append(batch);
-    await store.close();
-    const { root, sources } = openSchema(join(directory, 'statistics.mdb'));
-    for (const { key, value } of [...sources.getRange()]) {
-      const { without_host: _, ...older } = value;
-      // Written by a release without the field.
-      sources.putSync(key, older as typeof value);
-    }
-    await root.close();
-    const again = await reopen();
-    expect(await again.sources('p')).toMatchObject([{ events: 1, without_host: 0 }]);
-    await again.append({ ...batch, id: 'y', link: { ...batch.link, siblings: ['x'] } });
-    expect(await again.sources('p')).toMatchObject([{ events: 2, without_host: 1 }]);
-    await destroy();
-  });
-
   test('a prune frees every record before the horizon', async () => {
     const { directory, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 5_000 }, (_, i) => ({ ...batch.events[0], time: NOW - i * 60_000 }));
@@ -137,104 +116,19 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of a release that did not count blocked attacks is read and continued', async () => {
-    const { directory, store, reopen, destroy } = await open(() => NOW);
-    const path = join(directory, 'statistics.mdb');
-    const attack = { ...batch.events[0], attack: 'sqli', count: 3, details: { blocked: true } } as Event;
-    await store.append({ ...batch, events: [attack] });
-    await store.close();
-    await removeSeries(path, FIRST_BLOCKED);
-    expect((await verifyStatistics(path)).problems).toBe(0);
-
-    const again = await reopen();
-    const counts = async () => {
-      const { attacks, blocked } = await again.seriesByCategory({ project: 'p', edges: [0, NOW + 1] });
-      return [attacks, blocked].map((rows) => rows[CATEGORIES.indexOf('sqli')]?.[0]);
-    };
-    expect(await counts()).toEqual([3, 0]);
-    const { id: _, link: __, ...more } = batch;
-    await again.append({ ...more, events: [{ ...attack, count: 2 }] });
-    expect(await counts()).toEqual([5, 2]);
-    for await (const { events } of again.events('p')) {
-      const found = events.map(({ request, count, details }) => [request, count, details?.blocked]);
-      expect(found).toEqual([
-        [true, 5, undefined],
-        [false, 3, undefined],
-        [false, 2, true],
-      ]);
-    }
-    await again.close();
-    expect((await verifyStatistics(path)).problems).toBe(0);
-    await destroy();
-  });
-
-  test('a file of a release without peaks has the same results, even while that release writes', async () => {
-    const time = fc
-      .tuple(fc.nat(30), fc.nat(3), fc.nat(2), fc.nat(999))
-      .map(([hours, minutes, seconds, ms]) => NOW - ((hours * 60 + minutes) * 60 + seconds) * 1_000 - ms);
-    const event = fc.record({
-      time,
-      host: fc.nat(3),
-      request: fc.boolean(),
-      attack: fc.constantFrom(null, 'xss', 'sqli', 'robot'),
-      count: fc.integer({ min: 1, max: 3 }),
-    }) as fc.Arbitrary<Event & { host: number }>;
-    const edges = [NOW - 40 * 3_600_000, NOW - 3_600_000, NOW - 59_999, NOW + 60_000];
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.array(event, { maxLength: 40 }), { minLength: 4, maxLength: 6 }),
-        async (drawn) => {
-          const { directory, store, reopen, destroy } = await open(() => NOW);
-          const path = join(directory, 'statistics.mdb');
-          const oracle = memoryStore(() => NOW);
-          const hostnames = ['a', 'b', 'c'];
-          const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 3 });
-          await oracle.resolveHosts({ project: 'p', hostnames, limit: 3 });
-          let current = store;
-          for (const [i, events] of drawn.entries()) {
-            const next = events.map(({ host, ...one }) => ({ ...one, hostId: ids[host] ?? null }));
-            const { id: _, link: __, ...more } = { ...batch, events: next };
-            await current.append(more);
-            await oracle.append(more);
-            await current.close();
-            if (i === 1) await removeSeries(path, FIRST_PEAK);
-            expect((await verifyStatistics(path)).findings).toEqual([]);
-            if (i === 3) expect((await repairStatistics(path)).lost).toEqual([]);
-            current = await reopen();
-            for (const hosts of [undefined, [ids[0] ?? ''], ids.slice(1) as string[], ids as string[]]) {
-              const query = { project: 'p', hosts, edges };
-              expect(await current.peaks(query)).toEqual(await oracle.peaks(query));
-            }
-          }
-          await destroy();
-        },
-      ),
-      { numRuns: scaled(25) },
-    );
-  });
-
-  test('repair adds the peaks that a release without them has left out', async () => {
+  test('verify reports peaks that are missing, and repair adds them', async () => {
     const { directory, store, destroy } = await open(() => NOW);
     const path = join(directory, 'statistics.mdb');
     await store.append({ ...batch, events: [{ ...(batch.events[0] as Event), count: 3 }] });
     await store.close();
     await removeSeries(path, FIRST_PEAK);
-    const isComplete = async () => {
-      const schema = openSchema(path);
-      const complete = hasAllPeaks(schema);
-      await schema.root.close();
-      return complete;
-    };
-    expect(await isComplete()).toBe(false);
-    const { repaired, lost } = await repairStatistics(path);
-    expect([repaired, lost]).toEqual([3, []]);
-    expect(await isComplete()).toBe(true);
-    expect((await verifyStatistics(path)).problems).toBe(0);
-    await removeSeries(path, FIRST_PEAK, false);
     const { findings } = await verifyStatistics(path);
     expect(findings.map(({ problem }) => problem)).toEqual([
       'peak of ACCESS: 0 at level 2, but 3 at level 3',
     ]);
+    const { repaired, lost } = await repairStatistics(path);
+    expect([repaired, lost]).toEqual([3, []]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
     await destroy();
   });
 
@@ -440,26 +334,6 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of a release without top lists gets them from its next attack on', async () => {
-    const { directory, store, another, destroy } = await open(() => NOW);
-    const attack: Event = { time: NOW, hostId: null, request: true, attack: 'xss', count: 1 };
-    await store.append({ ...batch, events: [attack] });
-    await store.close();
-    const path = join(directory, 'statistics.mdb');
-    const { root, topLists } = openSchema(path);
-    await topLists.drop();
-    await root.close();
-    expect(await verifyStatistics(path)).toMatchObject({ problems: 0 });
-    const again = another();
-    const query = { project: 'p', list: 'rules' as const, limit: 1, from: 0, to: NOW + 1 };
-    expect(await again.top(query)).toMatchObject({ attacks: 0, items: [], distinct: 0 });
-    const { id: _, link: __, ...more } = batch;
-    await again.append({ ...more, events: [{ ...attack, details: { rule: '941100' } }] });
-    expect((await again.top(query)).items).toEqual([{ key: '941100', count: 1, error: 0 }]);
-    await again.close();
-    await destroy();
-  });
-
   test.each(['counts', 'peaks'])('a query reads cached and new %s of one snapshot', async (what) => {
     const { directory, store, destroy } = await open(() => NOW);
     const hour = (days: number) => Math.floor(NOW / 3_600_000 - days * 24) * 3_600_000;
@@ -516,7 +390,9 @@ describe('the embedded store', () => {
     const { root, version } = openSchema(path);
     await version.put('version', 99);
     await root.close();
-    expect(() => openSchema(path)).toThrow(/storage version 99, but this release reads versions up to 2/);
+    expect(() => openSchema(path)).toThrow(
+      /storage version 99, but this release reads version 3: use a newer release/,
+    );
     rmSync(directory, { recursive: true });
   });
 
@@ -568,9 +444,8 @@ describe('the embedded store', () => {
   });
 });
 
-/** Removes series from a file, as a release without them would have written it and noted the change. */
-async function removeSeries(path: string, first: number, isNoted = true): Promise<void> {
-  const { root, cells, meta } = openSchema(path);
+async function removeSeries(path: string, first: number): Promise<void> {
+  const { root, cells } = openSchema(path);
   const writer = new RecordWriter();
   for (const { key, value } of [...cells.getRange()]) {
     const [level, chunk, scope] = [key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5)];
@@ -579,6 +454,5 @@ async function removeSeries(path: string, first: number, isNoted = true): Promis
     mergeCells(undefined, additionsOf(new Map(old)), writer);
     cells.putSync(key, addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)));
   }
-  if (isNoted) meta.putSync('changes', (meta.get('changes') ?? 0) + 1);
   await root.close();
 }

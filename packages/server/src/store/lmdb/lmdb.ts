@@ -270,7 +270,7 @@ export function lmdbStore(
 
     checkWrites: () => available(() => committer.check().then(() => space.check())),
 
-    ping: () => available(() => void schema.meta.get('version')),
+    ping: () => available(() => void schema.version.get('version')),
 
     async close() {
       if (closed) return;

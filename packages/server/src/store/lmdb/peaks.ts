@@ -11,7 +11,7 @@ import { clip, inSlices, type Lookups, readChanges } from './count.ts';
 import { type CountArray, compact, largest } from './decoded-cells.ts';
 import { COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
-import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
+import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
 export type PeakFinder = (
@@ -39,7 +39,6 @@ interface Query {
   scopes: readonly number[];
   project: number;
   edges: readonly number[];
-  hasPeaks: boolean;
   changes: number;
   /** Missing if the query runs at once. */
   read?: ReadOptions;
@@ -61,22 +60,21 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
   return (projectId, hosts, edges) => {
     // A new snapshot, so that a caller who compares the change counter before and after this query notices a change.
     const changes = lookups.changes.renew();
-    const { project, horizon, hasPeaks, deleted } = lookups.findProject(projectId, changes);
+    const { project, horizon, deleted } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
     const { scopes } = lookups.select(project, hosts, deleted);
     const query = { scopes, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
       new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();
-    if (scopes.length === 1 && hasPeaks) {
+    if (scopes.length === 1) {
       const clipped = clip(edges, horizon, project.latest);
       // Without slices, the only step returns the peaks.
-      return search({ edges: clipped, hasPeaks, changes }).next().value as Float64Array[];
+      return search({ edges: clipped, changes }).next().value as Float64Array[];
     }
     return inSlices(schema, SLICE_MS, (read, slices) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       const clipped = clip(edges, metaValue(schema, 'horizon', read), latest);
-      const now = { hasPeaks: hasAllPeaks(schema, read), changes: allChanges(schema, read) };
-      return search({ edges: clipped, ...now, read, slices });
+      return search({ edges: clipped, changes: allChanges(schema, read), read, slices });
     });
   };
 }
@@ -183,7 +181,7 @@ class PeakSearch {
   }
 
   *#boundsOf(level: number, chunk: number): Generator<void, CountArray> {
-    const { scopes, project, changes, hasPeaks, read, slices } = this.#query;
+    const { scopes, project, changes, read, slices } = this.#query;
     const cached = this.#cache.open(level, chunk, changes, () =>
       readChanges(this.#schema, this.#records, level, chunk, read),
     );
@@ -192,11 +190,7 @@ class PeakSearch {
     const size = GROUPS.length * cellsIn(level);
     if (scopes.length === 1) {
       const bounds = this.#decode(level, chunk, scopes[0] ?? 0) ?? new Float64Array(size);
-      // Known peaks are final. Bounds are narrowed later, so they stay in an array that holds any number.
-      return cached.put(
-        this.#cacheKey,
-        hasPeaks ? compact(bounds.subarray(0, size)) : bounds.slice(0, 2 * size),
-      );
+      return cached.put(this.#cacheKey, compact(bounds.subarray(0, size)));
     }
     const sums = new Float64Array(3 * size);
     for (const scope of scopes) {
@@ -216,6 +210,7 @@ class PeakSearch {
       if (sums[size + i] === all[size + i])
         sums[i - size] = Math.max(sums[i - size] ?? 0, all[i - size] ?? 0);
     }
+    // Bounds are narrowed later, so they stay in an array that holds any number.
     return cached.put(this.#cacheKey, sums.slice(0, 2 * size));
   }
 
@@ -231,14 +226,11 @@ class PeakSearch {
     const decoded = DECODED.subarray(0, 3 * size).fill(0);
     accumulate(record, [0, cells, 0, 1], DECODED_ROWS, cells, decoded);
     addAllAttacks(decoded.subarray(2 * size));
-    const seconds = (COUNTERS[level]?.cellMs ?? 0) / SECOND_MS;
     for (let i = 0; i < size; i++) {
-      const count = decoded[2 * size + i] ?? 0;
-      if (count === 0) continue;
-      const { hasPeaks } = this.#query;
-      if (!hasPeaks) decoded[i] = Math.ceil(count / seconds);
-      else if (decoded[i] === 0) decoded[i] = 1;
-      decoded[size + i] = hasPeaks ? (decoded[i] ?? 0) : count;
+      if (decoded[2 * size + i] === 0) continue;
+      // Peaks of 1 are not stored.
+      decoded[i] ||= 1;
+      decoded[size + i] = decoded[i] ?? 0;
     }
     return decoded;
   }

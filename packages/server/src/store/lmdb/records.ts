@@ -1,7 +1,6 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
 import { compareKeys, type Database, type Key } from 'lmdb';
 import type { BoundedCache } from '../../cache.ts';
-import { isWellFormed } from '../cells.ts';
 import { StoreDamaged } from '../store.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
@@ -11,9 +10,7 @@ import {
   cellsSeed,
   decodeChanges,
   type HostRecord,
-  hasChecksum,
   levelRange,
-  mayLackChecksums,
   type ProjectRecord,
   type ReadOptions,
   recordName,
@@ -61,7 +58,7 @@ export class RecordReader {
   /** The sections of the record, valid until the next read. Undefined if there is none. */
   read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
-    if (stored !== undefined) return checkedSections(this.#schema, level, chunk, scope, stored);
+    if (stored !== undefined) return checkedSections(level, chunk, scope, stored);
     if (!this.#checksAbsence(level)) return undefined;
     const known = level === EXACT.id ? this.#known : undefined;
     const absence = chunk * SCOPES_MAX + scope;
@@ -82,7 +79,7 @@ export class RecordReader {
     const { before, after } = neighboursOf(
       this.#schema.cells,
       cellsKey(level, chunk, scope),
-      (key, stored) => checkEntry(this.#schema, key, stored),
+      checkEntry,
       recordName(level, chunk, scope),
       this.#read,
     );
@@ -143,42 +140,29 @@ export function checkAbsence<K extends Key, V>(
 }
 
 export function matchesProjectKey(key: string, { id }: ProjectRecord): boolean {
-  return id === undefined || id === key;
+  return id === key;
 }
 
 export function matchesHostKey([scope, hostId]: [number, string], { id, project }: HostRecord): boolean {
-  return id === hostId && (project === undefined || project === scope);
+  return id === hostId && project === scope;
 }
 
 /** Checks any entry of the table. */
-export function checkEntry(schema: Schema, key: Buffer, stored: Buffer): void {
+export function checkEntry(key: Buffer, stored: Buffer): void {
   const level = key[0] ?? 0;
   if (key.length !== 9 || level >= LEVELS.length) {
     throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table cells`);
   }
   const [chunk, scope] = [key.readUInt32BE(1), key.readUInt32BE(5)];
   if (scope === CHANGES) decodeChanges(stored, level, chunk);
-  else checkedSections(schema, level, chunk, scope, stored);
+  else checkedSections(level, chunk, scope, stored);
 }
 
 /** The record without its checksum. Throws if it is damaged. */
-export function checkedSections(
-  schema: Schema,
-  level: number,
-  chunk: number,
-  scope: number,
-  stored: Uint8Array,
-): Uint8Array {
-  if (hasChecksum(stored)) {
-    const sections = withoutChecksum(stored, cellsSeed(level, chunk, scope));
-    if (sections !== undefined) return sections;
-  } else {
-    // Records of a release without checksums: only the encoding can be checked. Copied, because the next read overwrites it.
-    const sections = Buffer.from(stored.subarray(0, stored.length));
-    if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cellsPerChunk ?? 0))
-      return sections;
-  }
-  throw new StoreDamaged(recordName(level, chunk, scope));
+export function checkedSections(level: number, chunk: number, scope: number, stored: Uint8Array): Uint8Array {
+  const sections = withoutChecksum(stored, cellsSeed(level, chunk, scope));
+  if (sections === undefined) throw new StoreDamaged(recordName(level, chunk, scope));
+  return sections;
 }
 
 export const SCOPES_END = 0xffff_ffff;
@@ -204,12 +188,12 @@ export function* records(
   chunk: number,
   from = CHANGES + 1,
   to = SCOPES_END,
-): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
+): Generator<{ scope: number; sections: Uint8Array | null }> {
   const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
   for (const { key, value } of schema.cells.getRange(range)) {
     const scope = key.readUInt32BE(5);
-    const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
-    yield { scope, sections, isChecked: sections !== null && sections.length < value.length };
+    const sections = tryTo(() => checkedSections(level.id, chunk, scope, value));
+    yield { scope, sections };
   }
 }
 

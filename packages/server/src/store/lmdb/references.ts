@@ -3,7 +3,7 @@ import { compareKeys, type Database, type Key } from 'lmdb';
 import { isDeletedHost } from '../ids.ts';
 import { isStart } from '../store.ts';
 import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
-import { checkedJson, hasChecksum, type Schema } from './schema.ts';
+import { checkedJson, type Schema } from './schema.ts';
 
 export interface BrokenReference {
   table: string;
@@ -103,7 +103,7 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
   }
 }
 
-/** The values of all tables with JSON. `decoded` is null if the value is damaged. */
+/** The values of all tables with JSON. */
 export function* jsonEntries({ root }: Schema) {
   for (const name of [...root.getKeys()].map(String)) {
     if (name === 'cells' || name === 'top-lists') continue;
@@ -112,8 +112,7 @@ export function* jsonEntries({ root }: Schema) {
     for (const { key, value } of entries(table)) {
       // The version is the only value that never has a checksum.
       if (name === 'meta' && key === 'version') continue;
-      const decoded = tryTo(() => ({ value: decode(value) }));
-      yield { name, table, key, decoded, isChecked: hasChecksum(value) };
+      yield { name, table, key, isDamaged: tryTo(() => [decode(value)]) === null };
     }
   }
 }

@@ -16,28 +16,23 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { EXACT, LEVELS, type Level } from './levels.ts';
-import { chunksOf, records, tryTo } from './records.ts';
+import { EXACT, LEVELS } from './levels.ts';
+import { chunksOf, tryTo } from './records.ts';
 import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   addChecksum,
-  allChanges,
-  CHANGES,
-  CHECKSUM_BYTES,
   cellsKey,
   cellsSeed,
+  changeAllVersions,
   changesOf,
-  checkedJson,
   countChange,
   freedBefore,
-  hasChecksum,
   META_KEYS,
   type MetaKey,
-  metaValue,
   nextChanges,
   openTables,
-  peakChanges,
   putChanges,
+  refuseOlder,
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
@@ -49,7 +44,6 @@ import {
   type Owners,
   type Progress,
   readOwners,
-  topListEntries,
   topListLocation,
   topListProblem,
   walkPages,
@@ -61,18 +55,17 @@ export interface RepairReport {
   repairs: Finding[];
   /** Data that could not be repaired. */
   lost: Finding[];
-  /** Records of older releases that got a checksum. Part of the JSON output. */
-  sealed: number;
 }
 
 export async function repairStatistics(path: string, progress: Progress = () => {}): Promise<RepairReport> {
   progress('pages');
   const damaged = (await walkPages(path)).problems;
   const lost = damaged.map((one) => ({ ...one, problem: `${one.problem}: restore the file from a backup` }));
-  const report: RepairReport = { repaired: 0, repairs: [], lost, sealed: 0 };
+  const report: RepairReport = { repaired: 0, repairs: [], lost };
   if (lost.length > 0) return report;
   const schema = openTables(path);
   try {
+    refuseOlder(schema, path);
     new Repair(schema, report, progress).run();
   } finally {
     await schema.root.close();
@@ -111,9 +104,6 @@ class Repair {
     this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#step(() => this.#repairMeta());
     this.#step(() => this.#repairJsonTables());
-    // The number of changes by releases without peaks.
-    const withoutPeaks = () => allChanges(this.#schema) - peakChanges(this.#schema);
-    const before = withoutPeaks();
     this.#step(() => this.#repairReferences());
     this.#step(() => this.#removeInvalidKeys());
     for (const pair of LEVEL_PAIRS) {
@@ -122,12 +112,10 @@ class Repair {
         this.#step(() => this.#repairChunk(pair, chunk));
     }
     this.#step(() => this.#removeDamagedTopLists());
-    this.#progress('checksums');
-    this.#addMissingChecksums();
     this.#step(() => {
-      this.#schema.meta.putSync('unchecked', 0);
+      // Also replaces a lost salt.
+      changeAllVersions(this.#schema);
       countChange(this.#schema);
-      if (withoutPeaks() === before) this.#schema.meta.putSync('peaks', allChanges(this.#schema));
     });
   }
 
@@ -146,10 +134,7 @@ class Repair {
 
   #repairMeta(): void {
     const { meta, version } = this.#schema;
-    if (tryTo(() => version.get('version')) !== STORAGE_VERSION) {
-      version.putSync('version', STORAGE_VERSION);
-      meta.putSync('unchecked', 1);
-    }
+    if (tryTo(() => version.get('version')) !== STORAGE_VERSION) version.putSync('version', STORAGE_VERSION);
     for (const key of META_KEYS) {
       if (typeof tryTo(() => meta.get(key)) === 'number') continue;
       meta.putSync(key, this.#metaSubstitute(key));
@@ -171,22 +156,16 @@ class Repair {
     if (key === 'sources') {
       return [...sources.getRange()].reduce((max, { value }) => Math.max(max, value.number), 0);
     }
-    if (key === 'unchecked') return 1;
     if (key !== 'horizon') return Date.now();
     const [first = 0] = chunksOf(this.#schema, EXACT);
     return first * EXACT.cellsPerChunk;
   }
 
-  /** Restores values from other tables, and adds missing checksums. */
+  /** Restores values from other tables. */
   #repairJsonTables(): void {
     const { batchDays, batchLinks, batches, sourceHosts } = this.#schema;
-    for (const { name, table, key, decoded, isChecked } of jsonEntries(this.#schema)) {
-      if (decoded !== null) {
-        if (isChecked) continue;
-        table.putSync(key, checkedJson(name).encode(decoded.value));
-        this.#report.sealed++;
-        continue;
-      }
+    for (const { name, table, key, isDamaged } of jsonEntries(this.#schema)) {
+      if (!isDamaged) continue;
       const finding = { table: name, key: keyText(key), problem: 'damaged' };
       // The keys of these tables are arrays (schema.ts).
       const parts = key as never;
@@ -196,7 +175,7 @@ class Repair {
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
       else if (
         REMOVABLE.has(name) ||
-        (name === 'meta' && ['freed', 'peaks', 'salt', 'topLists'].includes(String(key)))
+        (name === 'meta' && ['freed', 'salt', 'topLists'].includes(String(key)))
       )
         table.removeSync(key);
       else if (name === 'batches') {
@@ -234,7 +213,7 @@ class Repair {
   /** No other record has their values. Other hours are not affected. */
   #removeDamagedTopLists(): void {
     const damaged: Buffer[] = [];
-    for (const { key, value } of topListEntries(this.#schema)) {
+    for (const { key, value } of this.#schema.topLists.getRange()) {
       const problem = topListProblem(this.#owners, key, value);
       if (problem === null) continue;
       damaged.push(key);
@@ -306,28 +285,5 @@ class Repair {
     }
     mergeCells(undefined, additionsOf(cells), this.#writer);
     this.#schema.cells.putSync(key, addChecksum(this.#writer.withHead(), cellsSeed(level, chunk, scope)));
-  }
-
-  /** Records of older releases may lack checksums. */
-  #addMissingChecksums(): void {
-    if (metaValue(this.#schema, 'unchecked') === 0) return;
-    for (const level of LEVELS) {
-      for (const chunk of chunksOf(this.#schema, level)) this.#step(() => this.#addChecksums(level, chunk));
-    }
-  }
-
-  #addChecksums(level: Level, chunk: number): void {
-    const { cells } = this.#schema;
-    const changes = cells.getBinary(cellsKey(level.id, chunk, CHANGES));
-    if (changes !== undefined && !hasChecksum(changes)) {
-      putChanges(this.#schema, level.id, chunk, changesOf(cells, level.id, chunk) ?? 0);
-      this.#report.sealed++;
-    }
-    for (const { scope, sections, isChecked } of [...records(this.#schema, level, chunk)]) {
-      if (sections === null || isChecked) continue;
-      const value = Buffer.concat([Buffer.alloc(CHECKSUM_BYTES), sections]);
-      cells.putSync(cellsKey(level.id, chunk, scope), addChecksum(value, cellsSeed(level.id, chunk, scope)));
-      this.#report.sealed++;
-    }
   }
 }

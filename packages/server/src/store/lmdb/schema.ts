@@ -16,15 +16,12 @@ import {
 } from '../store.ts';
 import type { Level } from './levels.ts';
 
-/** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
-export const STORAGE_VERSION = 2;
-
-/** Files of this version can be read. The first start of this release upgrades them to STORAGE_VERSION. */
-const VERSION_WITHOUT_CHECKSUMS = 1;
+/** Increased when older releases cannot read new files. Earlier versions are those of development builds. */
+export const STORAGE_VERSION = 3;
 
 export interface ProjectRecord {
-  /** Repeats the key, to detect a damaged key. Missing in records of storage version 1. */
-  id?: string;
+  /** Repeats the key, to detect a damaged key. */
+  id: string;
   scope: number;
   /** The number of hosts. */
   hosts: number;
@@ -34,8 +31,8 @@ export interface ProjectRecord {
 
 export interface HostRecord extends Host {
   scope: number;
-  /** The scope of the project: repeats the key, together with the ID. Missing in records of storage version 1. */
-  project?: number;
+  /** The scope of the project: repeats the key, together with the ID. */
+  project: number;
 }
 
 export interface SourceRecord extends Omit<Source, 'hosts'> {
@@ -56,7 +53,6 @@ export type MetaKey =
   | (typeof META_KEYS)[number]
   | 'version'
   | 'freed'
-  | 'peaks'
   | 'topLists'
   | 'deletedHosts'
   | 'renamedHosts'
@@ -80,9 +76,7 @@ export async function inspectStatistics(path: string): Promise<number | undefine
   return inspectLmdb(path, async (opened) => {
     const schema = openTables(opened, true);
     try {
-      const version = schema.version.get('version');
-      if (version === VERSION_WITHOUT_CHECKSUMS) return schema.meta.get('born');
-      checkKnownVersion(version, path);
+      checkKnownVersion(schema.version.get('version'), path);
       return metaValue(schema, 'born');
     } finally {
       await schema.root.close();
@@ -96,7 +90,7 @@ export async function reopenSchema(schema: Schema, path: string): Promise<void> 
   Object.assign(schema, openTables(path));
 }
 
-/** Works for both storage versions, and does not check the contents, which may be damaged. */
+/** Does not check the contents, which may be damaged. */
 export function openTables(path: string, readOnly = false) {
   const { table: openTable, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
@@ -137,16 +131,14 @@ function checkVersion(schema: Schema, path: string): void {
     for (const key of META_KEYS) metaValue(schema, key);
     return;
   }
-  if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) checkKnownVersion(version, path);
-  // Writes only to a new or an older file: a stopped process may hold the write lock.
+  if (version !== undefined) checkKnownVersion(version, path);
+  // Writes only to a new file: a stopped process may hold the write lock.
   commitSync(schema, () => {
     // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
     // Distinguishes this file from an earlier one at the same path.
-    meta.putSync('born', meta.get('born') ?? Date.now());
-    meta.putSync('unchecked', version === undefined ? 0 : 1);
-    if (version === undefined) meta.putSync('peaks', 0);
-    addSalt(schema);
+    meta.putSync('born', Date.now());
+    changeAllVersions(schema);
     for (const key of META_KEYS) if (!meta.doesExist(key)) meta.putSync(key, 0);
     schema.version.putSync('version', STORAGE_VERSION);
   });
@@ -155,12 +147,30 @@ function checkVersion(schema: Schema, path: string): void {
 function checkKnownVersion(version: number | undefined, path: string): void {
   if (version === STORAGE_VERSION) return;
   throw new StoreUnavailable(
-    `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
+    `${path} has storage version ${version}, but this release reads version ${STORAGE_VERSION}: ` +
+      (isOlder(version)
+        ? 'a development build wrote it. Move it away, and ingest the logs again'
+        : 'use a newer release'),
   );
 }
 
+function isOlder(version: unknown): boolean {
+  return typeof version === 'number' && version < STORAGE_VERSION;
+}
+
+/** For `verify` and `repair`, which read damaged files: what they do not know must not look like damage. */
+export function refuseOlder(schema: Schema, path: string): void {
+  let version: number | undefined;
+  try {
+    version = schema.version.get('version');
+  } catch {
+    // Damaged, but not of another version.
+  }
+  if (isOlder(version)) checkKnownVersion(version, path);
+}
+
 /** Every file of this version has these from its first transaction on: a missing one is damage. */
-export const META_KEYS = ['born', 'changes', 'horizon', 'scopes', 'sources', 'unchecked'] as const;
+export const META_KEYS = ['born', 'changes', 'horizon', 'scopes', 'sources'] as const;
 
 export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], read?: ReadOptions): number {
   const value = meta.get(key, read);
@@ -168,7 +178,7 @@ export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], rea
   return value;
 }
 
-/** Files of releases that did not store this have freed everything before the horizon. */
+/** Until the first prune, and after a repair of it, everything before the horizon. */
 export function freedBefore(schema: Schema): number {
   return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
 }
@@ -192,11 +202,6 @@ export function levelRange({ id }: Level, first = 0): { start: Buffer; end: Buff
   return { start: cellsKey(id, first, 0), end: cellsKey(id + 1, 0, 0) };
 }
 
-/** Whether some values may be of a release without checksums. */
-export function mayLackChecksums(schema: Schema): boolean {
-  return schema.version.get('version') === VERSION_WITHOUT_CHECKSUMS || metaValue(schema, 'unchecked') === 1;
-}
-
 /** Binds the checksum of a record in `cells` to its key. */
 export function cellsSeed(level: number, chunk: number, scope: number): number {
   return (Math.imul(chunk, 0x9e3779b1) ^ Math.imul(scope, 0x85ebca6b) ^ (level << 30)) >>> 0;
@@ -207,16 +212,9 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/**
- * A random number in the version of every range, so that nobody can guess a version. Files of older releases get it with
- * their next change.
- */
+/** A random number in the version of every range, so that nobody can guess a version. Missing after a repair of it. */
 export function saltOf({ meta }: Schema): number {
   return meta.get('salt') ?? 0;
-}
-
-function addSalt(schema: Schema): void {
-  if (!schema.meta.doesExist('salt')) changeAllVersions(schema);
 }
 
 export function changeAllVersions({ meta }: Schema): void {
@@ -253,21 +251,7 @@ const ADDED_END = 2 ** 40;
 const CHANGES_END = 2 ** 44;
 
 export function countChange(schema: Schema): void {
-  addSalt(schema);
   schema.meta.putSync('changes', allChanges(schema) + 1);
-  schema.meta.putSync('peaks', peakChanges(schema) + 1);
-}
-
-/**
- * Counts the same changes, but not those of releases without peaks. So if both counters are equal, all counters in the
- * file have peaks. Missing in files of those releases.
- */
-export function peakChanges({ meta }: Schema, read?: ReadOptions): number {
-  return meta.get('peaks', read) ?? -1;
-}
-
-export function hasAllPeaks(schema: Schema, read?: ReadOptions): boolean {
-  return peakChanges(schema, read) === allChanges(schema, read);
 }
 
 /** The change counter of a chunk, for all projects and hosts. Undefined if the chunk has no counters. */
@@ -282,9 +266,7 @@ export function changesOf(
 }
 
 export function decodeChanges(stored: Uint8Array, level: number, chunk: number): number {
-  const body = hasChecksum(stored)
-    ? withoutChecksum(stored, cellsSeed(level, chunk, CHANGES))
-    : stored.subarray(0);
+  const body = withoutChecksum(stored, cellsSeed(level, chunk, CHANGES));
   if (body?.length !== 8) throw new StoreDamaged(recordName(level, chunk, CHANGES));
   return new DataView(body.buffer, body.byteOffset).getFloat64(0);
 }
@@ -307,20 +289,13 @@ export function recordName(level: number, chunk: number, scope: number): string 
 
 export const CHECKSUM_BYTES = HEAD_BYTES;
 
-/**
- * The highest bit of a checksum is always set. Values of storage version 1 have no checksum, and never begin with a byte
- * above 127.
- */
+/** The highest bit of a checksum is always set, so that zeros never match. */
 const CHECKSUM_BIT = 0x8000_0000;
 
 /** Fills in the first four bytes. The seed binds the value to its key: under another key it does not match. */
 export function addChecksum(value: Buffer, seed: number): Buffer {
   value.writeUInt32BE((crc32(value.subarray(CHECKSUM_BYTES), seed) | CHECKSUM_BIT) >>> 0, 0);
   return value;
-}
-
-export function hasChecksum(value: Uint8Array): boolean {
-  return (value[0] ?? 0) > 127;
 }
 
 /**
@@ -335,7 +310,7 @@ export function withoutChecksum(value: Uint8Array, seed: number): Uint8Array | u
   return stored === (crc32(body, seed) | CHECKSUM_BIT) ? body : undefined;
 }
 
-/** JSON after a checksum. Values of version 1 are JSON alone. */
+/** JSON after a checksum. */
 export function checkedJson(table: string) {
   return {
     encode(value: unknown): Buffer {
@@ -345,7 +320,7 @@ export function checkedJson(table: string) {
       return addChecksum(bytes, 0);
     },
     decode(value: Uint8Array): unknown {
-      const text = hasChecksum(value) ? withoutChecksum(value, 0) : value.subarray(0);
+      const text = withoutChecksum(value, 0);
       if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
       try {
         return JSON.parse(Buffer.from(text).toString());

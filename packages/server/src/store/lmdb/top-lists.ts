@@ -70,7 +70,7 @@ export function putRecord({ topLists }: Schema, hour: number, scope: number, rec
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
-/** No list has hours that begin before this. Missing in files of releases without top lists. */
+/** No list has hours that begin before this. Missing before the first prune. */
 export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('topLists', read) ?? 0;
 }

@@ -21,11 +21,10 @@ import { checkEntry, chunksOf, records, tryTo } from './records.ts';
 import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
-  hasAllPeaks,
-  hasChecksum,
   META_KEYS,
   metaValue,
   openTables,
+  refuseOlder,
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
@@ -46,8 +45,6 @@ export interface Finding {
 export interface VerifyReport {
   pages: number;
   records: number;
-  /** Records of a release without checksums. */
-  without_checksum: number;
   problems: number;
   /** The first of the problems. */
   findings: Finding[];
@@ -62,12 +59,12 @@ export type Progress = (step: string) => void;
 export async function verifyStatistics(path: string, progress: Progress = () => {}): Promise<VerifyReport> {
   progress('pages');
   const { pages, problems } = await walkPages(path);
-  const counts = { records: 0, without_checksum: 0, problems: problems.length };
-  const report: VerifyReport = { pages, ...counts, findings: problems };
+  const report: VerifyReport = { pages, records: 0, problems: problems.length, findings: problems };
   // LMDB trusts its pages: reading damaged ones could end the process.
   if (problems.length > 0) return report;
   const schema = openTables(path, true);
   try {
+    refuseOlder(schema, path);
     new Verification(schema, report, progress).run();
   } finally {
     await schema.root.close();
@@ -115,7 +112,6 @@ class Verification {
   readonly #report: VerifyReport;
   readonly #progress: Progress;
   readonly #horizon: number;
-  readonly #hasPeaks: boolean;
   #owners: Owners = new Map();
 
   constructor(schema: Schema, report: VerifyReport, progress: Progress) {
@@ -123,7 +119,6 @@ class Verification {
     this.#report = report;
     this.#progress = progress;
     this.#horizon = tryTo(() => metaValue(schema, 'horizon')) ?? 0;
-    this.#hasPeaks = tryTo(() => hasAllPeaks(schema)) ?? false;
   }
 
   run(): void {
@@ -163,10 +158,9 @@ class Verification {
   }
 
   #checkJsonTables(): void {
-    for (const { name, key, decoded, isChecked } of jsonEntries(this.#schema)) {
+    for (const { name, key, isDamaged } of jsonEntries(this.#schema)) {
       this.#report.records++;
-      if (!isChecked) this.#report.without_checksum++;
-      if (decoded !== null) continue;
+      if (!isDamaged) continue;
       this.#add({
         table: name,
         key: keyText(key),
@@ -178,7 +172,6 @@ class Verification {
   #checkMeta(): void {
     const { meta, version } = this.#schema;
     const stored = tryTo(() => version.get('version'));
-    if (stored === 1) return;
     const keys = META_KEYS.filter((key) => typeof tryTo(() => meta.get(key)) !== 'number');
     for (const key of stored === STORAGE_VERSION ? keys : ['version', ...keys]) {
       this.#add({ table: 'meta', key, problem: 'the record is missing or damaged' });
@@ -194,14 +187,13 @@ class Verification {
     const { cells } = this.#schema;
     for (const { key, value } of cells.getRange()) {
       this.#report.records++;
-      if (!hasChecksum(value)) this.#report.without_checksum++;
       const level = key.length === 9 ? LEVELS[key[0] ?? 0] : undefined;
       if (level === undefined) {
         this.#add({ table: 'cells', key: key.toString('hex'), problem: 'invalid key' });
         continue;
       }
       const scope = key.readUInt32BE(5);
-      const isIntact = tryTo(() => checkEntry(this.#schema, key, value)) !== null;
+      const isIntact = tryTo(() => checkEntry(key, value)) !== null;
       if (isIntact && (scope === CHANGES || this.#owners.size === 0 || this.#owners.has(scope))) continue;
       const problem = isIntact ? `no project and no host has the scope ${scope}` : 'wrong checksum';
       this.#add({ ...location(this.#owners, level, key.readUInt32BE(1), scope), problem });
@@ -209,7 +201,7 @@ class Verification {
   }
 
   #checkTopLists(): void {
-    for (const { key, value } of topListEntries(this.#schema)) {
+    for (const { key, value } of this.#schema.topLists.getRange()) {
       this.#report.records++;
       const problem = topListProblem(this.#owners, key, value);
       if (problem !== null) this.#add({ ...topListLocation(this.#owners, key), problem });
@@ -227,8 +219,7 @@ class Verification {
   /** At most one finding per record, about the first cell that differs. Damaged records have been reported. */
   #checkSums(pair: LevelPair, chunk: number, { scope, sums, stored, damaged }: Comparison): void {
     if (stored === 'damaged' || damaged.size > 0) return;
-    const differing = differingCells(pair, chunk, sums, stored, this.#horizon);
-    const [code, ...more] = this.#hasPeaks ? differing : differing.filter((one) => !isPeak(one));
+    const [code, ...more] = differingCells(pair, chunk, sums, stored, this.#horizon);
     if (code === undefined) return;
     const { coarse, fine } = pair;
     const problem =
@@ -262,11 +253,6 @@ class Verification {
       }
     }
   }
-}
-
-/** None in a file of a release without top lists that is opened for reading only: it lacks the table. */
-export function topListEntries({ topLists }: Schema): Iterable<{ key: Buffer; value: Buffer }> {
-  return (topLists as Schema['topLists'] | undefined)?.getRange() ?? [];
 }
 
 /** What is wrong with a record of a top list, or null. */
