@@ -519,7 +519,7 @@ test('any line takes linear time, whatever the pattern', () => {
     });
     for (const part of parts) expect(reader.read(part.repeat(250_000 / part.length), 0)).toHaveLength(1);
   }
-}, 60_000);
+});
 
 test('any text is a pattern or is rejected, and any line can be read with it', () => {
   const token = fc.constantFrom(
