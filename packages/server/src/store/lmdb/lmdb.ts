@@ -89,19 +89,24 @@ export function lmdbStore(
   /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
+  /** Other errors, such as a damaged record, concern one batch. */
+  const failsAll = (error: unknown) => error instanceof StoreNotWritable;
   /** Groups of different projects. */
   const commits = new GroupCommit<ProjectGroup, Appended[]>(
     ({ weight }) => weight,
     (groups) =>
-      grow(() => groups.map((group) => appendGroup(schema, group.batches, now(), topKeys, group.prepared))),
-    (error) => error instanceof StoreNotWritable,
+      grow(() =>
+        groups.map(({ batches, prepared }) => appendGroup(schema, batches, now(), topKeys, prepared)),
+      ),
+    failsAll,
   );
-  const appends = new ProjectCommits(async (_, batches) => {
+  const commitGroup = async (_project: string, batches: readonly Batch[]): Promise<Appended[]> => {
     const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
     if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
     const prepared = await track(new Slices().run(prepareGroup(schema, batches, topKeys)));
     return commits.add({ batches, prepared, weight });
-  }, weighBatch);
+  };
+  const appends = new ProjectCommits(commitGroup, weighBatch, failsAll);
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
