@@ -5,7 +5,7 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,6 +35,7 @@ const BODIES = {
     gzip: true,
   }),
   '60,000 events, 1,000 hosts': () => ({ body: gzipSync(attackLines(60_000, 3_600_000, false)), gzip: true }),
+  '60,000 attacks, 1,000 hosts, by ingest': () => ({ body: attackLines(60_000, 3_600_000), by: 'ingest' }),
   '317,000 host names': () => ({ body: gzipSync(hostLines(317_000)), gzip: true }),
   '1,760,000 host names': () => ({ body: gzipSync(hostLines(1_760_000)), gzip: true }),
 };
@@ -42,18 +43,18 @@ const BODIES = {
 async function main() {
   const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(BODIES);
   for (const name of names) {
-    const { body, gzip } = BODIES[name]();
-    await measure(name, body, gzip);
+    await measure(name, BODIES[name]());
   }
 }
 
 /** A new service per body, to measure its memory. */
-async function measure(name, body, gzip) {
+async function measure(name, { body, gzip = false, by = 'push' }) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
   const data = join(directory, 'data');
-  const { project_id, domain, user, password } = JSON.parse(
-    execFileSync('node', [wafstat, 'init', '--data', data, '--json']),
-  );
+  const run = (...args) => JSON.parse(execFileSync('node', [wafstat, ...args, '--data', data, '--json']));
+  const { project_id, domain, user, password } = run('init');
+  const { id: otherId } = run('project', 'add', 'other');
+  const other = run('user', 'add', 'other', '--project', 'other', '--role', 'ingest');
   const server = spawn(
     'node',
     [
@@ -74,26 +75,42 @@ async function measure(name, body, gzip) {
     const [line] = await once(server.stdout, 'data');
     const base = /http:\/\/\S+/.exec(String(line))[0];
     const token = await login(base, { project_id, domain, user, password });
-    const idle = await probe(base, sleep(1_000));
+    const credentials = { project_id: otherId, domain, user: 'other', password: other.password };
+    const otherToken = await login(base, credentials);
+    const probes = {
+      '/healthz': () => fetch(`${base}/healthz`),
+      'a query': () =>
+        fetch(`${base}/v1/${project_id}/waf/event/timeline?from=${START - 86_400_000}&to=${START}`, {
+          headers: { 'X-Auth-Token': token, 'Cache-Control': 'no-cache' },
+        }),
+      'a push of another project': () =>
+        fetch(`${base}/ingest/v1/${otherId}`, {
+          method: 'POST',
+          body: eventLine(0),
+          headers: { 'X-Auth-Token': otherToken },
+        }),
+    };
+    const probeAll = (until) =>
+      Promise.all(Object.entries(probes).map(([of, send]) => probe(of, send, until)));
+    await probeAll(sleep(1_000));
     const cpuBefore = cpuSeconds(server.pid);
     const memoryBefore = peakMemory(server.pid);
     const started = performance.now();
-    const pushing = post(base, `/ingest/v1/${project_id}`, body, {
-      'X-Auth-Token': token,
-      'Idempotency-Key': 'bench',
-      ...(gzip ? { 'Content-Encoding': 'gzip' } : {}),
-    });
-    const waits = await probe(
-      base,
-      pushing.catch(() => {}),
-    );
+    const pushing =
+      by === 'ingest'
+        ? ingest(join(directory, 'events.ndjson'), body, ['--data', data, '--project', project_id])
+        : post(base, `/ingest/v1/${project_id}`, body, {
+            'X-Auth-Token': token,
+            'Idempotency-Key': 'bench',
+            ...(gzip ? { 'Content-Encoding': 'gzip' } : {}),
+          });
+    const waits = await probeAll(pushing.catch(() => {}));
     const response = await pushing.catch((error) => ({ status: error.message, text: '' }));
     const seconds = (performance.now() - started) / 1_000;
     const cpu = cpuSeconds(server.pid) - cpuBefore;
     console.log(
       `${name}: ${response.status} ${response.text.slice(0, 60)}\n  ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of CPU time, ` +
-        `memory ${memoryBefore} -> ${peakMemory(server.pid)} MB at most, /healthz waited ${waits.max.toFixed(0)} ms at most, ` +
-        `${waits.p99.toFixed(0)} ms p99 of ${waits.count} (idle: ${idle.max.toFixed(0)} ms)`,
+        `memory ${memoryBefore} -> ${peakMemory(server.pid)} MB at most\n  ${waits.join('\n  ')}`,
     );
   } finally {
     server.kill('SIGKILL');
@@ -102,24 +119,37 @@ async function measure(name, body, gzip) {
   }
 }
 
-async function probe(base, until) {
+/** Resolves to how long such requests wait. */
+async function probe(name, send, until) {
   let running = true;
   const end = until.finally(() => {
     running = false;
   });
   const waits = [];
+  const statuses = new Set();
   while (running) {
     const started = performance.now();
-    await fetch(`${base}/healthz`).then(
-      (response) => response.text(),
-      () => {},
+    const status = await send().then(
+      (response) => response.text().then(() => response.status),
+      (error) => error.message,
     );
+    statuses.add(status);
     waits.push(performance.now() - started);
     await sleep(5);
   }
   await end;
   waits.sort((a, b) => a - b);
-  return { max: waits.at(-1) ?? 0, p99: waits[Math.floor(waits.length * 0.99)] ?? 0, count: waits.length };
+  const [p99, max] = [waits[Math.floor(waits.length * 0.99)] ?? 0, waits.at(-1) ?? 0];
+  return `${name} waited ${max.toFixed(0)} ms at most, p99 ${p99.toFixed(0)} ms, of ${waits.length}; ${[...statuses]}`;
+}
+
+async function ingest(file, body, where) {
+  writeFileSync(file, body);
+  const child = spawn('node', [wafstat, 'ingest', ...where, file], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const [status] = await once(child, 'exit');
+  return { status, text: '' };
 }
 
 async function login(base, { project_id, domain, user, password }) {

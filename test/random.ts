@@ -10,6 +10,21 @@ export function scaled(runs: number): number {
   return Math.ceil(runs * Number(scale));
 }
 
+/** Well before a test times out. */
+const PROPERTY_MS_MAX = 120_000;
+
+/** Parameters of a long property test: on a busy machine it ends early, with the runs that it has had by then. */
+export function upTo(runs: number): {
+  numRuns: number;
+  interruptAfterTimeLimit?: number;
+  markInterruptAsFailure?: boolean;
+} {
+  const numRuns = scaled(runs);
+  return scale === '1'
+    ? { numRuns, interruptAfterTimeLimit: PROPERTY_MS_MAX, markInterruptAsFailure: false }
+    : { numRuns };
+}
+
 if (seed !== undefined || scale !== '1') {
   const { default: fc } = await import('fast-check');
   const global = fc.readConfigureGlobal();

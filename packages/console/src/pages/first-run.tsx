@@ -32,7 +32,14 @@ export function FirstRun({ title }: { title?: string }) {
     ingestKeys.set(id, ingestKey);
     setKey(ingestKey);
   };
-  const { data: setup } = useQuery(`setup ${id}`, () => api.setup(id));
+  // Without it, the page would say for good that this user may not create keys.
+  const [hasSetup, setHasSetup] = useState(false);
+  const loadSetup = async () => {
+    const loaded = await api.setup(id);
+    setHasSetup(true);
+    return loaded;
+  };
+  const { data: setup } = useQuery(`setup ${id}`, loadSetup, { refresh: !hasSetup });
   const target: Target = {
     origin: location.origin,
     project: id,

@@ -29,7 +29,7 @@ interface OpenFile {
   root: RootDatabase;
   /**
    * Throws CommitFailed if the path no longer leads to the opened files. Call it in every write transaction: whoever replaces
-   * the files holds the write lock (decision 0030).
+   * the files holds the write lock (decision 0031).
    */
   checkPath(): void;
 }

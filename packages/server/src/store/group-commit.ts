@@ -77,14 +77,17 @@ export class GroupCommit<Item, Result> {
 export class ProjectCommits {
   readonly #commit: (batches: readonly Batch[]) => Promise<Appended[]>;
   readonly #weigh: (batch: Batch) => number;
+  readonly #failsAll: (error: unknown) => boolean;
   readonly #projects = new Map<string, GroupCommit<Batch, Appended>>();
 
   constructor(
     commit: (batches: readonly Batch[]) => Promise<Appended[]>,
     weigh: (batch: Batch) => number = ({ events }) => events.length + weighTopLists(events),
+    failsAll = (error: unknown) => error instanceof StoreUnavailable,
   ) {
     this.#commit = commit;
     this.#weigh = weigh;
+    this.#failsAll = failsAll;
   }
 
   append(batch: Batch): Promise<Appended> {
@@ -94,7 +97,7 @@ export class ProjectCommits {
       commits = new GroupCommit<Batch, Appended>(
         this.#weigh,
         this.#commit,
-        (error) => error instanceof StoreUnavailable,
+        this.#failsAll,
       );
       this.#projects.set(project, commits);
     }

@@ -101,6 +101,8 @@ export function lmdbStore(
   /** Writes a change that makes the file larger. */
   const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
+  /** Other errors, such as a damaged record, concern one batch. */
+  const failsAll = (error: unknown) => error instanceof StoreNotWritable;
   /** Groups of different projects. */
   const commits = new GroupCommit<ProjectGroup, Appended[]>(
     ({ weight }) => weight,
@@ -110,14 +112,15 @@ export function lmdbStore(
           appendGroup(schema, batches, now(), { topKeys, requestsMax }, prepared),
         ),
       ),
-    (error) => error instanceof StoreNotWritable,
+    failsAll,
   );
-  const appends = new ProjectCommits(async (batches) => {
+  const commitGroup = async (batches: readonly Batch[]): Promise<Appended[]> => {
     const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
     if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
     const prepared = await track(new Slices().run(prepareGroup(schema, batches, topKeys)));
     return commits.add({ batches, prepared, weight });
-  }, weighBatch);
+  };
+  const appends = new ProjectCommits(commitGroup, weighBatch, failsAll);
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
