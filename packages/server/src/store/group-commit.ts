@@ -94,11 +94,7 @@ export class ProjectCommits {
     const { project } = batch;
     let commits = this.#projects.get(project);
     if (commits === undefined) {
-      commits = new GroupCommit<Batch, Appended>(
-        this.#weigh,
-        this.#commit,
-        this.#failsAll,
-      );
+      commits = new GroupCommit<Batch, Appended>(this.#weigh, this.#commit, this.#failsAll);
       this.#projects.set(project, commits);
     }
     return commits.add(batch);
