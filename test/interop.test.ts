@@ -341,7 +341,7 @@ test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader']
     const { user_id } = account;
     const printed = {
       token: [user_id, project_id],
-      catalog: ['identity', 'premium-waf', 'waf'],
+      catalog: ['identity', 'waf', 'premium-waf'],
       project: project_id,
       projects: ['default'],
       user: user_id,

@@ -116,16 +116,24 @@ export const CALLS: Readonly<Record<string, Compute>> = {
   'overviews/attack/top-domains': (events) => topDomains(events, 5),
   'overviews/attack/top-domains?top=1000': (events) => topDomains(events, 1_000),
   'overviews/attack/distribution': (events) => top(byCategory(events), CATEGORIES.length),
-  'overviews/attack/action-types': (events) => {
-    const blocked = count(events, (event) => isAttack(event) && event.blocked === true);
-    const counts = new Map([
-      ['block', blocked],
-      ['log', count(events, isAttack) - blocked],
-    ]);
-    return { total: 2, items: sorted(counts) };
-  },
+  'overviews/attack/action-types': actions,
   ...TOP_CALLS,
+  // The older paths of the SDK of 2021.
+  'event/url': (events) => ({ qps: busiestSecond(events.filter(isRequest)) }),
+  'event/domain/url': (_, query, inHours) => topUrls(inHours(), query, 5),
+  'overviews/attack/domain': (events) => topDomains(events, 5),
+  'overviews/attack/action': actions,
+  'overviews/attack/region': (_, query, inHours) => topValues(inHours(), query, ({ country }) => country, 5),
 };
+
+function actions(events: readonly KnownEvent[]) {
+  const blocked = count(events, (event) => isAttack(event) && event.blocked === true);
+  const counts = new Map([
+    ['block', blocked],
+    ['log', count(events, isAttack) - blocked],
+  ]);
+  return { total: 2, items: sorted(counts) };
+}
 
 interface KnownPoint {
   start: number;

@@ -1,7 +1,8 @@
 /** Batches: each counts once; chunks of files and followed paths. */
 import { expect, test } from 'vitest';
 import type { FlaggedRequest } from '../../packages/server/src/event.ts';
-import { compareFollowed, type Store, startWith } from '../../packages/server/src/store/store.ts';
+import { startWith } from '../../packages/server/src/store/batches.ts';
+import { compareFollowed, type Store } from '../../packages/server/src/store/store.ts';
 import { batch, DAY_MS, drawnAt, followed, linked, NOW, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
 

@@ -226,7 +226,7 @@ export const STORE_OPTIONS = {
   ...grouped('PostgreSQL options:', {
     postgresMigrate: setting(
       '--postgres-migrate <auto|never>',
-      "auto: create or upgrade tables at start; never: 'wafstat migrate' must have done so",
+      "auto: create tables at start; never: 'wafstat migrate' must have done so",
       oneOf('auto', 'never'),
       { default: 'auto' },
     ),

@@ -17,7 +17,7 @@ const DAY_MS = 86_400_000;
 
 export const migrateCommand = command({
   name: 'migrate',
-  description: 'create or upgrade the tables in PostgreSQL; can be repeated',
+  description: 'create the tables in PostgreSQL; can be repeated',
   examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
   options: POSTGRES_OPTIONS,
   check: (_values, source) =>

@@ -15,7 +15,8 @@ import {
   type Hash,
   randomBytes,
 } from 'node:crypto';
-import { type BatchLink, isStart, type NewLink, type Store, startWith } from '../store/store.ts';
+import { isStart, startWith } from '../store/batches.ts';
+import type { BatchLink, NewLink, Store } from '../store/store.ts';
 import { isWholeJson } from './formats/json.ts';
 import {
   CHUNK_BYTES_MAX,

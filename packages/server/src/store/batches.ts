@@ -1,5 +1,20 @@
 /** Batches on disk, and the check that makes the chunks of a file count once. */
-import { type BatchLink, type BatchRecord, isStart, type NewLink } from './store.ts';
+import type { BatchLink, BatchRecord, NewLink } from './store.ts';
+
+const START = 'start:';
+
+/**
+ * What the first chunk of a file follows: a key of how the file starts, so that among thousands of files few have to be
+ * compared. '' if the start does not distinguish the file, for example before its first line is complete.
+ */
+export function startWith(key: string): string {
+  return `${START}${key}`;
+}
+
+/** Whether a chunk that follows this is the first one of its file. */
+export function isStart(after: string): boolean {
+  return after === '' || after.startsWith(START);
+}
 
 /** A link with its field names on disk. */
 export interface LinkRecord {

@@ -347,21 +347,6 @@ export interface BatchLink {
   readerState: string;
 }
 
-const START = 'start:';
-
-/**
- * What the first chunk of a file follows: a key of how the file starts, so that among thousands of files few have to be
- * compared. '' if the start does not distinguish the file, for example before its first line is complete.
- */
-export function startWith(key: string): string {
-  return `${START}${key}`;
-}
-
-/** Whether a chunk that follows this is the first one of its file. */
-export function isStart(after: string): boolean {
-  return after === '' || after.startsWith(START);
-}
-
 /** A counted batch that the store still recognizes. */
 export interface BatchRecord {
   id: string;

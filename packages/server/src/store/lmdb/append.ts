@@ -1,7 +1,7 @@
 /** The write side: one group of batches in one transaction. */
 import { isDeepStrictEqual } from 'node:util';
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { dayOf, fromLinkRecord, isLinkCurrent, toLinkRecord } from '../batches.ts';
+import { dayOf, fromLinkRecord, isLinkCurrent, isStart, startWith, toLinkRecord } from '../batches.ts';
 import {
   type Additions,
   additionsOf,
@@ -27,8 +27,6 @@ import {
   type BatchLink,
   type BatchRecord,
   type FollowedPath,
-  isStart,
-  startWith,
   storedCategory,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';

@@ -1,7 +1,7 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
-import { isStart } from '../store.ts';
 import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import { checkedJson, type Schema } from './schema.ts';
 

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import type { Run } from '../../postgres/database.ts';
-import { dayOf, isLinkCurrent } from '../batches.ts';
+import { dayOf, isLinkCurrent, isStart, startWith } from '../batches.ts';
 import {
   countedEvents,
   FLAGGED_REQUESTS_MAX,
@@ -12,7 +12,7 @@ import {
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { newSource, updateSource } from '../sources.ts';
-import { type Appended, type Batch, isStart, type Source, startWith } from '../store.ts';
+import type { Appended, Batch, Source } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */

@@ -148,7 +148,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   };
 }
 
-/** Creates or upgrades the tables. Can be repeated. */
+/** Creates the tables. Can be repeated. */
 export async function migrate(options: DatabaseOptions): Promise<void> {
   const database = new Database(options);
   try {

@@ -1,16 +1,15 @@
 /** Everything in a store but the counts: hosts, sources, batches, followed paths, retention and versions. */
 import { createHash } from 'node:crypto';
 import type { Database, Row } from '../../postgres/database.ts';
+import { isStart, startWith } from '../batches.ts';
 import { derivedId } from '../ids.ts';
 import { groupSources, newSource } from '../sources.ts';
 import {
   compareFollowed,
   type FollowedPath,
-  isStart,
   NO_SOURCE,
   type Source,
   type Store,
-  startWith,
   type TimeRange,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';

@@ -74,12 +74,14 @@ const DROP_LOCK_MS = 100;
 const DROP_PAUSE_MS = 1_000;
 const DROP_TRIES = 30;
 
-/** Everything but counts, and the first version of all tables. */
+/** Everything but counts. */
 const RECORD_TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
     only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
-    horizon bigint NOT NULL DEFAULT 0, freed_before bigint NOT NULL DEFAULT 0, note json
+    horizon bigint NOT NULL DEFAULT 0, freed_before bigint NOT NULL DEFAULT 0, note json,
+    -- No top list has hours that begin before this.
+    top_lists_before bigint NOT NULL DEFAULT 0
   );
   -- The row of a project is locked by each transaction that changes anything in it.
   CREATE TABLE projects (
@@ -113,7 +115,6 @@ const RECORD_TABLES = `
     project text COLLATE "C", chunk int, changes bigint NOT NULL, PRIMARY KEY (project, chunk)
   ) WITH (fillfactor = 50);
   INSERT INTO retention DEFAULT VALUES;
-  INSERT INTO schema_version VALUES (1);
 `;
 
 /** The tables of identity/postgres-identity.ts and audit/audit-table.ts. */
@@ -138,8 +139,6 @@ const IDENTITY_TABLES = `
 `;
 
 const TOP_LIST_TABLES = `
-  -- No list has hours that begin before this.
-  ALTER TABLE retention ADD top_lists_before bigint NOT NULL DEFAULT 0;
   -- The version is a random number that changes with the record.
   CREATE TABLE top_lists (
     project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
@@ -149,7 +148,7 @@ const TOP_LIST_TABLES = `
   ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
 `;
 
-export const REQUEST_TABLES = `
+const REQUEST_TABLES = `
   -- Flagged requests, numbered by source in the order in which they were remembered.
   CREATE TABLE requests (
     project text COLLATE "C", source int, key text COLLATE "C", number bigint NOT NULL, record json NOT NULL,
@@ -171,8 +170,12 @@ const COUNT_TABLES = `
   ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
 `;
 
-/** The statements that lead to version 1, from 1 to 2, and so on. */
-const UPGRADES = [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES, REQUEST_TABLES];
+/** The version of the first release. Earlier ones are those of development builds. */
+const VERSION = 5;
+const TABLES = [
+  ...[RECORD_TABLES, COUNT_TABLES, IDENTITY_TABLES, TOP_LIST_TABLES, REQUEST_TABLES],
+  `INSERT INTO schema_version VALUES (${VERSION})`,
+].join(';\n');
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {
@@ -187,21 +190,18 @@ async function hasTable(run: Run, schema: string, table: string): Promise<boolea
   return rows.length > 0;
 }
 
-/** Creates or upgrades the tables. Can be repeated. */
+/** Creates the tables. Can be repeated. */
 export async function migrate(database: Database): Promise<void> {
   const { schema } = database;
   await database.checkSessions();
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
-    const version = (await readVersion(run, schema)) ?? 0;
-    if (version > UPGRADES.length) checkVersion(version, schema);
+    const version = await readVersion(run, schema);
+    if (version !== null) return checkVersion(version, schema);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
     if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
-    for (const statements of UPGRADES.slice(version)) {
-      for (const statement of statements.split(/;\n/)) if (statement.trim() !== '') await run(statement);
-    }
-    if (version < UPGRADES.length) await run('UPDATE schema_version SET version = $1', [UPGRADES.length]);
+    for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
   });
 }
 
@@ -211,7 +211,7 @@ export async function checkTables(database: Database, mayMigrate: boolean): Prom
   await database.checkSessions();
   const read = () => database.transaction((run) => readVersion(run, schema));
   let found = await read();
-  if (mayMigrate && (found ?? 0) < UPGRADES.length) {
+  if (mayMigrate && found === null) {
     await migrate(database);
     found = await read();
   }
@@ -228,7 +228,7 @@ export async function inspectTables(database: Database, mayMigrate: boolean): Pr
   const { schema } = database;
   await database.checkSessions();
   const found = await database.transaction((run) => readVersion(run, schema), 'BEGIN READ ONLY');
-  if (!mayMigrate || (found ?? 0) >= UPGRADES.length) {
+  if (!mayMigrate || found !== null) {
     await checkTables(database, false);
     await database.checkWritable();
     return true;
@@ -248,11 +248,14 @@ export async function inspectTables(database: Database, mayMigrate: boolean): Pr
 }
 
 function checkVersion(version: number, schema: string): void {
-  if (version === UPGRADES.length) return;
-  const advice = version < UPGRADES.length ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
+  if (version === VERSION) return;
+  const advice =
+    version < VERSION
+      ? 'a development build created them: choose another --postgres-schema, or drop this one'
+      : 'use a newer release';
   throw new StoreMisconfigured(
     `the tables in the schema ${schema} of PostgreSQL have version ${version}, ` +
-      `but this release needs version ${UPGRADES.length}; ${advice}`,
+      `but this release needs version ${VERSION}; ${advice}`,
   );
 }
 
