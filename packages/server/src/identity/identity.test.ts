@@ -5,12 +5,11 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
-import { CheckedTable } from './checked-table.ts';
 import { type Identity, openIdentity } from './identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
 import { keyFileCsv } from './records.ts';
-import { createSecretCipher, deriveKey } from './secrets.ts';
+import { createSecretCipher } from './secrets.ts';
 import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
 
 const HERE = { address: 'here', via: 'api' } as const;
@@ -611,29 +610,6 @@ describe('at rest', () => {
     const bytes = readFileSync(path);
     expect(bytes.includes(secret)).toBe(false);
     expect(bytes.includes('$argon2id$')).toBe(true);
-  });
-
-  test('system roles and system tokens of earlier releases are ignored', async () => {
-    const { clock, directory, user } = await setUp();
-    for (const identity of opened.splice(0)) await identity.close();
-    const path = join(directory, 'identity.mdb');
-    const { open } = await import('lmdb');
-    const file = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
-    file.openDB('key-hashes', { encoding: 'json' }).putSync('a hash', 'an access key ID');
-    const users = new CheckedTable<object, string>((name, options) => file.openDB(name, options), 'users');
-    users.putSync(user.id, { ...user, roles: {}, system_role: 'identity' });
-    await file.close();
-    const identity = await openIdentity(path, MASTER_KEY, () => clock.now);
-    opened.push(identity);
-    const { authenticator, administration } = identity;
-    const scope = { domain: { id: user.domain_id } };
-    const login = () => authenticator.login({ user: { id: user.id }, password: 'her password', scope }, HERE);
-    expect(await login()).toBe('no_such_scope');
-    const tokens = createTokens(deriveKey(MASTER_KEY, 'tokens'));
-    const { text } = tokens.issue(user, { system: true } as never, clock.now);
-    expect(await authenticator.checkToken(text)).toBe('unknown');
-    await administration.changeRole('grant', user.id, user.domain_id, 'reader');
-    expect(await login()).toMatchObject({ description: { roles: ['reader'] } });
   });
 
   test('another master key is rejected', async () => {

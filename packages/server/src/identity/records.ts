@@ -22,7 +22,6 @@ export interface Project {
   created: number;
 }
 
-/** Earlier releases also stored a `system_role`, which is ignored. */
 export interface User {
   id: string;
   name: string;

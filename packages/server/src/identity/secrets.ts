@@ -99,7 +99,7 @@ function randomText(length: number, alphabet: string): string {
 /** argon2id (the library's default), with the memory and passes that OWASP recommends: about 20 ms on one core. */
 const ARGON2_COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
-/** The limit for new passwords: shorter ones of earlier releases still work. */
+/** The shortest password that NIST SP 800-63B allows. */
 export const PASSWORD_LENGTH_MIN = 8;
 /** Longer passwords only cost memory. */
 export const PASSWORD_LENGTH_MAX = 1_024;

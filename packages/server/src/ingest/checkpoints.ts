@@ -21,7 +21,6 @@ import { isWholeJson } from './formats/json.ts';
 import {
   CHUNK_BYTES_MAX,
   contentStart,
-  endOfHole,
   endsInsideLine,
   hasContent,
   LINE_BYTES_MAX,
@@ -292,8 +291,7 @@ function encryptState(state: string, key: () => Buffer): string {
 }
 
 function decryptState(text: string, key: Buffer): string {
-  // Earlier releases stored plain JSON.
-  if (text === '' || text.startsWith('{')) return text;
+  if (text === '') return '';
   const bytes = Buffer.from(text, 'base64');
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES));
   decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
@@ -316,12 +314,7 @@ async function peekContent(peek: Peek, peekFirstLine: Peek): Promise<Buffer> {
 /** The hashes of chunks that may begin with these bytes, including one that ends before the first line of content. */
 function possibleFirstLineHashes(bytes: Buffer): Set<string> {
   const hashes = new Set([firstLineHash(bytes)]);
-  if (contentStart(bytes) > 0 || !hasContent(bytes)) {
-    hashes.add(lineHash(Buffer.alloc(0)));
-    // Earlier releases took a header for the first line, and still earlier ones a hole for a part of the line.
-    hashes.add(earlierFirstLineHash(bytes));
-    hashes.add(lineHash(bytes));
-  }
+  if (contentStart(bytes) > 0 || !hasContent(bytes)) hashes.add(lineHash(Buffer.alloc(0)));
   return hashes;
 }
 
@@ -334,11 +327,6 @@ function beginsFirstLine({ bytes, firstLineHash: hash }: BatchLink, start: Buffe
 /** The hash of the first line after holes and headers, without its line end, which may not have been written yet. */
 export function firstLineHash(bytes: Buffer): string {
   return lineHash(hasContent(bytes) ? bytes.subarray(contentStart(bytes)) : Buffer.alloc(0));
-}
-
-/** The hash that earlier releases stored: headers are not skipped. */
-export function earlierFirstLineHash(bytes: Buffer): string {
-  return lineHash(bytes.subarray(endOfHole(bytes, 0)));
 }
 
 function lineHash(bytes: Buffer): string {

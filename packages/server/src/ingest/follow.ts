@@ -21,7 +21,6 @@ import {
   followedFile,
   identify,
   identifyPath,
-  isHashOf,
   pathAndTarget,
   ROTATED_FILES_MAX,
   type RotatedFile,
@@ -178,7 +177,7 @@ export class Follower {
       const newestFirst = (await rotatedFiles(this.#path)).reverse();
       for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
         const identity = await identifyPath(path);
-        if (identity !== null && isHashOf(hash, identity)) return true;
+        if (identity?.hash === hash) return true;
       }
       if (isDeepStrictEqual(await this.#readDirectoryTimes(), directoryTimesMs)) return false;
     }
@@ -186,8 +185,8 @@ export class Follower {
   }
 
   /**
-   * Files that exist at the very first start were written before the path was followed. If an earlier release or an
-   * ingest has counted one of them, those after it belong to the path.
+   * Files that exist at the very first start were written before the path was followed. If `ingest` has counted one
+   * of them, those after it belong to the path.
    */
   async #firstState(files: readonly RotatedFile[], live: FileIdentity | null): Promise<FollowedPath> {
     const source = this.#options.ingest.source.name;
@@ -435,7 +434,7 @@ export class Follower {
   }
 
   async #wasBegun(identity: FileIdentity): Promise<boolean> {
-    const isBegun = isHashOf(this.#state().current.begun?.first_line_hash, identity);
+    const isBegun = this.#state().current.begun?.first_line_hash === identity.hash;
     return isBegun || this.#isCounted(identity);
   }
 
@@ -443,7 +442,7 @@ export class Follower {
   async #isCounted(identity: FileIdentity): Promise<boolean> {
     const { ingest, store } = this.#options;
     const links = await store.batchesAfter(ingest.project, ingest.source.name, identity.start);
-    return links.some(({ firstLineHash }) => isHashOf(firstLineHash, identity));
+    return links.some(({ firstLineHash }) => firstLineHash === identity.hash);
   }
 
   #warnOfOlder(file: RotatedFile): void {

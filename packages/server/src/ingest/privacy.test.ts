@@ -1,5 +1,3 @@
-/** What the store keeps of client addresses while the lines of a request are not complete. */
-import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,11 +8,9 @@ import { networkOf } from '../event.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
-import { firstLineHash } from './checkpoints.ts';
 import { ingestFile } from './file.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 import { type Limits, Pipeline } from './pipeline.ts';
-import { createReader } from './reader.ts';
 
 const NOW = Date.UTC(2026, 10, 16);
 const DAY_MS = 86_400_000;
@@ -184,30 +180,4 @@ test('a log of several chunks continues after a checkpoint', async () => {
   await ingest(content.subarray(0, cutAt), cut, 'off', { isComplete: false });
   await ingest(content, cut, 'off', { isComplete: true });
   expect(await attacksIn(cut)).toEqual(await attacksIn(whole));
-});
-
-test('a log continues after a checkpoint with the plain state of an earlier release', async () => {
-  const lines = (LOGS.cri?.(ADDRESSES.ipv4) ?? '').match(/[^\n]+\n/g) ?? [];
-  const complete = memoryStore(() => NOW);
-  await ingest(Buffer.from(lines.join('')), complete, 'off', { isComplete: true });
-  const upgraded = memoryStore(() => NOW);
-  const [first = ''] = lines;
-  const reader = createReader({ format: 'auto' });
-  expect(reader.read(first.trim(), NOW)).toEqual([]);
-  await upgraded.append({
-    project: 'p',
-    source: { name: 's', format: 'auto' },
-    id: createHash('sha256').update(first).digest('hex'),
-    link: {
-      after: '',
-      bytes: first.length,
-      firstLineHash: firstLineHash(Buffer.from(first)),
-      readerState: reader.state(),
-      siblings: [],
-    },
-    events: [],
-    dropped: {},
-  });
-  await ingest(Buffer.from(lines.join('')), upgraded, 'off', { isComplete: true });
-  expect(await attacksIn(upgraded)).toEqual(await attacksIn(complete));
 });

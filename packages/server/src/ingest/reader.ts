@@ -78,7 +78,6 @@ interface State {
   clock?: ZoneState | null;
   /** The other open blocks, by key. */
   wrapped?: [string, OpenBlock][];
-  /** Missing in states of older versions. */
   mixed?: boolean;
   parts?: PartsState | null;
 }

@@ -4,7 +4,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { isGzip } from './byte-stream.ts';
-import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash, startOf } from './checkpoints.ts';
+import { FIRST_LINE_BYTES_MAX, firstLineHash, startOf } from './checkpoints.ts';
 import { type CompressedInput, compressionOf } from './compression.ts';
 import { hasContent } from './lines.ts';
 import { readAt } from './plain-file.ts';
@@ -98,8 +98,6 @@ function oldestFirst(a: RotatedFile, b: RotatedFile): number {
 /** Recognizes a file under another name, compressed or not. */
 export interface FileIdentity {
   hash: string;
-  /** The hash that earlier releases stored. */
-  earlierHash: string;
   /** See `startOf`. */
   start: string;
 }
@@ -118,7 +116,7 @@ export async function identify(
   const unreadable = compressionOf(start);
   if (!hasContent(line)) return { identity: null, isCompressed, unreadable };
   return {
-    identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start), start: startOf(line) },
+    identity: { hash: firstLineHash(line), start: startOf(line) },
     isCompressed,
     unreadable,
   };
@@ -162,7 +160,7 @@ export class FollowedState {
     isUnreadable: boolean,
   ): FollowedFile | undefined {
     return this.current.files.find((known) => {
-      if (!isHashOf(known.first_line_hash, identity)) return false;
+      if (known.first_line_hash !== identity.hash) return false;
       // A file with another name is counted once rotation gives it such a name, unless it is not text.
       if (known.state === 'other_name' && file.hasRotatedName && !isUnreadable) return false;
       // Compression changes the length and keeps the time, but not always the part of a second.
@@ -219,10 +217,6 @@ export class FollowedState {
   #setFiles(files: FollowedFile[]): void {
     this.current = { ...this.current, files };
   }
-}
-
-export function isHashOf(hash: string | undefined, identity: FileIdentity): boolean {
-  return hash === identity.hash || hash === identity.earlierHash;
 }
 
 export function followedFile(

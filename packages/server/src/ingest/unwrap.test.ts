@@ -360,17 +360,6 @@ describe('parts', () => {
     copied.mockRestore();
     joined.mockRestore();
   });
-
-  test('and blocks in the state of an earlier version are continued', () => {
-    const block = fixtureLines('modsecurity2-native.log');
-    const end = block.findIndex((line) => line.endsWith('-Z--')) + 1;
-    const first = createReader({ format: 'auto' });
-    for (const line of block.slice(0, 5)) first.read(line, 0);
-    const { transactions, open } = JSON.parse(first.state());
-    const second = createReader({ format: 'auto' }, JSON.stringify({ transactions, open }));
-    const parsed = [...block.slice(5, end).flatMap((line) => second.read(line, 0)), ...second.flush()];
-    expect(parsed).toEqual(readLines(block.slice(0, end)));
-  });
 });
 
 describe('the content', () => {

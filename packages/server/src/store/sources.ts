@@ -2,7 +2,7 @@
 import { countRecords, type Event } from '../event.ts';
 import { type Batch, mergeFormats, NO_SOURCE, type ProjectSources, type Source } from './store.ts';
 
-/** A source without events. Also the defaults for fields that records of older releases lack. */
+/** A source without events. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
   const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
   return { id, name, format, ...empty };

@@ -47,7 +47,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
           'the password is wrong, or the user has no role on the system',
       );
     }
-    // From a wafstat, for example, which earlier releases accepted here.
+    // From a wafstat, for example.
     if (response.statusCode === 400) {
       throw new ServiceUserRejected(
         'Keystone issues no tokens for the system: --identity-url must be the address of a Keystone v3',

@@ -16,7 +16,6 @@ export interface NativeBlock {
   timed?: boolean;
   host: string | null;
   rules: Rule[];
-  /** Missing in states written by older versions, like the next two. */
   source?: string;
   url?: string;
   /** Undefined before part H. */

@@ -373,30 +373,6 @@ test('a setup rule that denies every request is not an attack, in an error log a
   expect(read(JSON.stringify(record))).toEqual(['not_an_attack']);
 });
 
-test('a state of an older version is restored', () => {
-  const open = {
-    id: 'a',
-    connection: '',
-    format: 'apache-error',
-    time: Date.UTC(2026, 6, 1, 10),
-    written: Date.UTC(2026, 6, 1, 10),
-    touched: 0,
-    judgements: [{ rule: '942100', points: 5, category: 'sqli', because: 'rule id 942xxx' }],
-  };
-  const block = {
-    boundary: '--622ca252-',
-    part: 'H',
-    id: 'b',
-    time: Date.UTC(2026, 6, 1, 10),
-    host: null,
-    rules: [{ id: '941100', severity: '2', ver: 'OWASP_CRS/3.3.4', file: '', tags: [] }],
-    length: 100,
-  };
-  const state = JSON.stringify({ transactions: { open: [open], counted: [] }, open: { block, touched: 0 } });
-  const reader = createReader({ format: 'auto' }, state);
-  expect(outcomes([...reader.read('--622ca252-Z--', 0), ...reader.flush()])).toEqual(['xss', 'sqli']);
-});
-
 test('the state is bounded, and no request is lost', () => {
   const reader = createReader({ format: 'auto' });
   const counted = new Set<string>();

@@ -44,10 +44,9 @@ interface OpenRequest {
   touched: number;
   host: string | undefined;
   judgements: Classification[];
-  /** Missing in states written by older versions, like the next two. */
   details?: AttackDetails | undefined;
   /** When its first line was written. */
-  begun?: number;
+  begun: number;
   /** If `id` is '': the IDs that its lines name, which a client may have forged. */
   claimedIds?: readonly string[];
   /** For `explain`. */
