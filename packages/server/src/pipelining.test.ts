@@ -29,8 +29,9 @@ afterEach(async () => {
 });
 
 /** Both sides of a new connection whose client does not read. */
-async function open(): Promise<{ client: Socket; side: Socket }> {
-  const client = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => {});
+async function open(localAddress = '127.0.0.1'): Promise<{ client: Socket; side: Socket }> {
+  const { port } = server.address() as AddressInfo;
+  const client = connect({ port, host: '127.0.0.1', localAddress }).on('error', () => {});
   clients.push(client);
   client.pause();
   const [[side]] = await Promise.all([once(server, 'connection'), once(client, 'connect')]);
@@ -104,27 +105,52 @@ test('what waits on all connections is bounded, and freed when they close', asyn
   expect(shed).toEqual(['pipelined']);
 });
 
-test('over the limit on unsent bytes, the connection whose response ended first is closed', async () => {
-  await listen((_request, response) => response.end(LARGE), { unsentBytesTotal: 80_000_000 });
+test('over the limit on what waits, the largest connection of the client that holds most is closed', async () => {
+  await listen(() => {}, { waitingBytesTotal: 300_000 });
   const connections = [];
-  for (let i = 0; i < 4; i++) {
-    const connection = await open();
+  for (const [address, count] of [
+    ['127.0.0.1', 30],
+    ['127.0.0.2', 15],
+    ['127.0.0.2', 25],
+    ['127.0.0.2', 20],
+    ['127.0.0.3', 5],
+  ] as const) {
+    const connection = await open(address);
     connections.push(connection);
-    connection.client.write(REQUEST);
-    await vi.waitFor(() => expect(connection.side.writableLength).toBeGreaterThan(0), WAIT);
+    connection.client.write(REQUEST.repeat(count));
+    await vi.waitFor(() => expect(connection.side.bytesRead).toBe(count * REQUEST.length), WAIT);
   }
-  expect(connections.map(({ side }) => side.destroyed)).toEqual([true, true, false, false]);
-  expect(shed).toEqual(['unread', 'unread']);
-  const [, , third, fourth] = connections;
+  expect(connections.map(({ side }) => side.destroyed)).toEqual([false, false, true, false, false]);
+  expect(shed).toEqual(['pipelined']);
+});
+
+test('over the limit on unsent bytes, the largest connection of the client that holds most is closed', async () => {
+  await listen(({ url }, response) => response.end(LARGE.subarray(0, Number(url?.slice(1)))), {
+    unsentBytesTotal: 80_000_000,
+  });
+  const ask = async ({ client, side }: { client: Socket; side: Socket }, bytes: number) => {
+    client.write(REQUEST.replace('/', `/${bytes}`));
+    await vi.waitFor(() => expect(side.writableLength).toBeGreaterThan(0), WAIT);
+  };
+  const reader = await open();
+  await ask(reader, 32_000_000);
+  const strangers = [];
+  for (const bytes of [20_000_000, 22_000_000, 18_000_000]) {
+    const stranger = await open('127.0.0.2');
+    strangers.push(stranger);
+    await ask(stranger, bytes);
+  }
+  expect(strangers.map(({ side }) => side.destroyed)).toEqual([false, true, false]);
+  expect(reader.side.destroyed).toBe(false);
   let received = 0;
-  third?.client.resume().on('data', ({ length }: Buffer) => {
+  reader.client.resume().on('data', ({ length }: Buffer) => {
     received += length;
   });
-  await vi.waitFor(() => expect(received).toBeGreaterThan(LARGE.length), WAIT);
-  // The limit allows one again that is not read.
-  third?.client.pause().write(REQUEST);
-  await vi.waitFor(() => expect(third?.side.writableLength).toBeGreaterThan(0), WAIT);
-  expect(fourth?.side.destroyed).toBe(false);
+  await vi.waitFor(() => expect(received).toBeGreaterThan(32_000_000), WAIT);
+  // The limit allows another one that is not read.
+  reader.client.pause();
+  await ask(reader, 32_000_000);
+  expect(shed).toEqual(['unread']);
 });
 
 test('a single response may exceed the limit on unsent bytes', async () => {

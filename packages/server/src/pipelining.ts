@@ -2,6 +2,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { requestShed } from './diagnostics.ts';
+import { networkOf } from './event.ts';
 
 export const PIPELINE_LIMITS = {
   /** About 1,000 small requests. Few clients send a request before they have the response to the one before. */
@@ -17,9 +18,14 @@ export const PIPELINE_LIMITS = {
 /** The objects of a request that waits, in addition to its bytes. Measured: 3,600. */
 const REQUEST_BYTES = 4_096;
 
-interface WaitingRequests {
-  count: number;
+/** What a connection keeps in memory. */
+interface Held {
+  network: string;
   bytes: number;
+}
+
+interface WaitingRequests extends Held {
+  count: number;
   /** How many bytes of the connection these and earlier requests had. */
   bytesRead: number;
 }
@@ -40,16 +46,25 @@ export function serveInTurn(server: Server, serve: RequestListener, limits = PIP
   }
 
   function firstWaiting(socket: Socket): WaitingRequests {
-    const requests = { count: 0, bytes: 0, bytesRead: socket.bytesRead };
+    const requests = { network: clientOf(socket), count: 0, bytes: 0, bytesRead: socket.bytesRead };
     waiting.set(socket, requests);
     return requests;
   }
 
   function release(socket: Socket, requests: WaitingRequests, bytes: number): void {
+    if (waiting.get(socket) !== requests) return;
     requests.count--;
     requests.bytes -= bytes;
     waitingBytes -= bytes;
     if (requests.count === 0) waiting.delete(socket);
+  }
+
+  function close(socket: Socket): void {
+    requestShed.publish('pipelined');
+    // At once: the requests close later, and until then more would be closed than necessary.
+    waitingBytes -= waiting.get(socket)?.bytes ?? 0;
+    waiting.delete(socket);
+    socket.destroy();
   }
 
   function wait(request: IncomingMessage, response: ServerResponse): void {
@@ -76,9 +91,8 @@ export function serveInTurn(server: Server, serve: RequestListener, limits = PIP
     };
     request.once('close', leave);
     response.once('socket', start);
-    if (requests.bytes <= limits.waitingBytesMax && waitingBytes <= limits.waitingBytesTotal) return;
-    requestShed.publish('pipelined');
-    socket.destroy();
+    if (requests.bytes > limits.waitingBytesMax) close(socket);
+    while (waitingBytes > limits.waitingBytesTotal) close(largest(waiting));
   }
 
   const receive: RequestListener = (request, response) => {
@@ -92,10 +106,32 @@ export function serveInTurn(server: Server, serve: RequestListener, limits = PIP
   server.on('checkExpectation', receive);
 }
 
-/** Returns a listener for the end of each response. Over the limits, connections whose response ended first are closed. */
+function clientOf({ remoteAddress = '' }: Socket): string {
+  // An IPv4 client of an IPv6 listener has an address like ::ffff:192.0.2.1.
+  return networkOf(remoteAddress.replace(/^::ffff:(?=.*\.)/, ''), { ipv4: 32, ipv6: 64 });
+}
+
+/**
+ * The largest connection of the client that holds most: neither a newcomer nor a slow reader is closed because a stranger
+ * opens many connections.
+ */
+function largest(connections: ReadonlyMap<Socket, Held>): Socket {
+  const networks = new Map<string, number>();
+  for (const { network, bytes } of connections.values())
+    networks.set(network, (networks.get(network) ?? 0) + bytes);
+  const most = Math.max(...networks.values());
+  let found: [Socket, Held] | undefined;
+  for (const connection of connections) {
+    const [, { network, bytes }] = connection;
+    if (networks.get(network) === most && bytes > (found?.[1].bytes ?? -1)) found = connection;
+  }
+  if (found === undefined) throw new Error('no connection holds anything');
+  return found[0];
+}
+
+/** Returns a listener for the end of each response. Over the limits, connections that do not read are closed. */
 function createUnsentLimit({ unsentBytesTotal, unsentMs }: typeof PIPELINE_LIMITS) {
-  /** The oldest first. */
-  const unsent = new Map<Socket, { bytes: number; since: number }>();
+  const unsent = new Map<Socket, Held & { since: number }>();
   let total = 0;
   let isChecking = false;
 
@@ -122,16 +158,24 @@ function createUnsentLimit({ unsentBytesTotal, unsentMs }: typeof PIPELINE_LIMIT
     if (unsent.size > 0) checkLater();
   }
 
+  /** Counts what clients have read since their responses ended. */
+  function measure(): void {
+    total = 0;
+    for (const [socket, held] of unsent) {
+      held.bytes = socket.writableLength;
+      total += held.bytes;
+    }
+  }
+
   return function onEnd(this: ServerResponse): void {
     const { socket } = this;
     if (socket === null || socket.writableLength === 0) return;
-    unsent.set(socket, { bytes: socket.writableLength, since: performance.now() });
+    remove(socket);
+    unsent.set(socket, { network: clientOf(socket), bytes: socket.writableLength, since: performance.now() });
     total += socket.writableLength;
     this.once('close', () => remove(socket));
     checkLater();
-    for (const [oldest] of unsent) {
-      if (total <= unsentBytesTotal || unsent.size === 1) return;
-      close(oldest);
-    }
+    if (total > unsentBytesTotal) measure();
+    while (total > unsentBytesTotal && unsent.size > 1) close(largest(unsent));
   };
 }

@@ -51,13 +51,10 @@ export async function metricsText(processes: readonly MetricsJson[]): Promise<Bu
   for (const metric of processes.flat())
     families.set(metric.name, [...(families.get(metric.name) ?? []), metric]);
   const texts: string[] = [];
-  for (const [first, ...others] of families.values()) {
-    if (first === undefined) continue;
-    const isOne = others.length === 0 && !isHistogram(first.type);
-    const slices = isOne ? slicesOf(first) : [[[first], ...others.map((other) => [other])]];
+  for (const family of families.values()) {
     const parts: string[] = [];
-    for (const slice of slices) {
-      const text = (await AggregatorRegistry.aggregate(slice).metrics()).trimEnd();
+    for (const slice of await slicesOf(family)) {
+      const text = (await AggregatorRegistry.aggregate(slice.map((metric) => [metric])).metrics()).trimEnd();
       // The first slice has the lines HELP and TYPE.
       parts.push(parts.length === 0 ? text : text.split('\n').slice(2).join('\n'));
       await setImmediate();
@@ -67,10 +64,24 @@ export async function metricsText(processes: readonly MetricsJson[]): Promise<Bu
   return Buffer.from(`${texts.join('\n\n')}\n`);
 }
 
-function slicesOf(family: MetricsJson[number]): MetricsJson[][] {
-  const slices: MetricsJson[][] = [];
-  for (let i = 0; i === 0 || i < family.values.length; i += SLICE_SERIES) {
-    slices.push([[{ ...family, values: family.values.slice(i, i + SLICE_SERIES) }]]);
+/** Divides a metric of several processes, so that the values of a series are in the same slice. */
+async function slicesOf(family: MetricsJson): Promise<MetricsJson[]> {
+  // The series of a histogram belong together; those of ours are few.
+  if (family.some(({ type }) => isHistogram(type))) return [family];
+  const empty = () => family.map((metric): MetricsJson[number] => ({ ...metric, values: [] }));
+  const slices = [empty()];
+  const places = new Map<string, number>();
+  let visited = 0;
+  for (const [i, { values }] of family.entries()) {
+    for (const value of values) {
+      if (++visited % SLICE_SERIES === 0) await setImmediate();
+      const series = JSON.stringify(Object.entries(value.labels).sort());
+      const place = places.get(series) ?? places.size;
+      places.set(series, place);
+      const at = Math.floor(place / SLICE_SERIES);
+      slices[at] ??= empty();
+      slices[at][i]?.values.push(value);
+    }
   }
   return slices;
 }
@@ -156,9 +167,11 @@ export class WorkerMetrics {
     });
     this.#missing.clear();
     const primary = await this.#primary.getMetricsAsJSON();
-    const ended = this.#ended.splice(0);
-    // A worker that crashes again and again must not fill the memory.
-    this.#ended.unshift(await AggregatorRegistry.aggregate(ended).getMetricsAsJSON());
+    if (this.#ended.length > 1) {
+      const ended = this.#ended.splice(0);
+      // A worker that crashes again and again must not fill the memory.
+      this.#ended.unshift(await AggregatorRegistry.aggregate(ended).getMetricsAsJSON());
+    }
     return [...this.#latest.values(), ...this.#ended, primary];
   }
 

@@ -539,24 +539,35 @@ describe('the text of a scrape', () => {
     return registry.getMetricsAsJSON();
   }
 
-  test.each([1, 2])('is the same as that of the library, for %d processes', async (processes) => {
-    const all = await Promise.all(Array.from({ length: processes }, () => series(2_500)));
-    const whole = await AggregatorRegistry.aggregate(all).metrics();
-    expect(String(await metricsText(all))).toBe(whole);
-  });
+  test.each([[[2_500]], [[2_500, 2_500]], [[0, 2_500, 0]], [[1_500, 0, 2_500]]])(
+    'is the same as that of the library, for processes with %j series',
+    async (counts) => {
+      const all = await Promise.all(counts.map(series));
+      const whole = await AggregatorRegistry.aggregate(all).metrics();
+      expect(String(await metricsText(all))).toBe(whole);
+    },
+  );
 
-  test('is written in slices, and once for concurrent scrapes', async () => {
-    const metrics = await series(30_000);
+  test.each([
+    ['one process', [30_000], 30],
+    ['several workers, one of which reads the store', [0, 30_000, 0], 30],
+    ['several workers, after one of them has ended', [30_000, 0, 30_000], 60],
+  ])('is divided and written in slices: %s', async (_what, counts, divided) => {
+    const all = await Promise.all(counts.map(series));
     let turns = 0;
     let isDone = false;
     const counting = (async () => {
       for (; !isDone; turns++) await setImmediate();
     })();
-    await metricsText([metrics]);
+    await metricsText(all);
     isDone = true;
     await counting;
-    expect(turns).toBeGreaterThanOrEqual(30);
+    const written = 30;
+    expect(turns).toBeGreaterThanOrEqual(divided + written);
+  });
 
+  test('is written once for concurrent scrapes', async () => {
+    const metrics = await series(30_000);
     let collected = 0;
     const server = createMetricsServer(async () => {
       collected++;

@@ -99,7 +99,8 @@ export function ingestRoutes({
         querystring: partialObject(INGEST_PARAMETERS),
         headers: partialObject({
           'idempotency-key': string(
-            'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway.',
+            'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway. ' +
+              'Without it, equal pushes that are signed in the same second count once.',
           ),
           'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
         }),
@@ -234,7 +235,7 @@ function isGzip({ headers }: FastifyRequest): boolean {
   throw invalid('Content-Encoding', encoding, 'must be gzip or absent');
 }
 
-/** Without a key, a signed push has that of its signature: whoever captures the request could send it again. */
+/** The key of a signed push without one is its signature: those who capture the request could send it again. */
 function idempotencyKey({ headers, pendingSignature }: FastifyRequest): string | undefined {
   const key = headers['idempotency-key'];
   if (key === undefined) return pendingSignature ? `signature ${pendingSignature.signature}` : undefined;
@@ -263,7 +264,8 @@ const PUSH_RESULT = object({
   ),
   duplicate: {
     type: 'boolean',
-    description: 'Whether all lines were counted before under the same Idempotency-Key, so none counted now.',
+    description:
+      'Whether all lines were counted before under the same Idempotency-Key or signature, so none counted now.',
   },
 });
 
