@@ -33,6 +33,10 @@ export interface Outcome {
   first_drops: Drop[];
   /** The times of the first and the last of the events that are too old; absent if there are none. */
   old_times?: TimeSpan | undefined;
+  /** The time of the first event that is in the future; absent if there is none. */
+  future_time?: number | undefined;
+  /** Whether a line that was dropped for another reason has a time that would count. */
+  dropped_in_time?: boolean | undefined;
   /** Accepted records by format. A format whose records have wrong times only is present, with 0. */
   formats: Record<string, number>;
   /** What the records count, which can be more than one request or attack each. */
@@ -195,7 +199,9 @@ export class BatchReader {
       if (parsed.kind === 'record') {
         outcome.formats[parsed.format] ??= 0;
         if (reason === 'too_old') outcome.old_times = spanWith(outcome.old_times, parsed.record.time);
-      }
+        else outcome.future_time ??= parsed.record.time;
+      } else if (parsed.time !== undefined && this.#timeReason(parsed.time, now) === null)
+        outcome.dropped_in_time = true;
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
       if (text !== '' && this.keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
