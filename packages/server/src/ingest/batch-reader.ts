@@ -203,9 +203,10 @@ export class BatchReader {
       } else if (parsed.time !== undefined && this.#timeReason(parsed.time, now) === null)
         outcome.dropped_in_time = true;
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-      if (text !== '' && this.keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
+      if (text !== '' && this.keepsExamples())
+        examples[reason] ??= { text: copyOf(dropExample(text)), time: now };
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
-        outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
+        outcome.first_drops.push({ line, reason, text: copyOf(text.slice(0, DROP_EXCERPT_LENGTH_MAX)) });
     } else if (parsed.kind === 'record') {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
@@ -279,6 +280,11 @@ function flushed(reader: LineReader, flush: Flush, now: number): Parsed[] {
 }
 
 const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
+
+/** Chunks that wait for a line in time keep their excerpts: a substring would keep its whole line in memory. */
+function copyOf(text: string): string {
+  return Buffer.from(text, 'utf16le').toString('utf16le');
+}
 
 /** One copy of each host name. A substring would keep its whole line in memory; the copies save a fifth of the time. */
 function ownCopy(host: string | undefined, copies: Map<string, string>): string | undefined {

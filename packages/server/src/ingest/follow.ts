@@ -394,13 +394,10 @@ export class Follower {
   #fail(file: RotatedFile, error: unknown): void {
     const { code, message } = error as NodeJS.ErrnoException;
     // Another process counts it, or it was written again or renamed since the list was made: the next list shows which.
-    if (error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT') {
+    const isOther = error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT';
+    if (error instanceof LinesInFuture) this.#doubt = error;
+    if (isOther || error instanceof LinesInFuture) {
       this.#mustScan = true;
-      return;
-    }
-    if (error instanceof LinesInFuture) {
-      this.#mustScan = true;
-      this.#doubt = error;
       return;
     }
     const isCompressed = error instanceof CompressedInput;

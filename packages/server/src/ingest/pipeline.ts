@@ -38,7 +38,7 @@ function timeText(time: number): string {
 const DOUBT_MS_MAX = 24 * 3_600_000;
 /** A clock that differs by more than this from the monotonic clock was set, and may be wrong or right again. */
 const CLOCK_SET_MS_MIN = 3_600_000;
-/** How many batches wait for a line in time, which is 1 GB of a file: with this many, there will be none. */
+/** How many batches of a file or push wait for a line in time: 1 GB of a file. They have no events, and take 3 KB each. */
 const WAITING_MAX = 1_000;
 
 /** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
