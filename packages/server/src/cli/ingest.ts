@@ -75,8 +75,7 @@ const RETRIES_MAX = 100;
 const OUTAGE_MS_MAX = 60_000;
 const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
-const IN_FUTURE =
-  'most lines are more than 24 hours in the future; correct the clock of this machine, or that of the machine that wrote the log';
+const CORRECT_CLOCK = 'correct the clock of this machine, or that of the machine that wrote the log';
 /** Lines show in queries within a second of being written: this, a commit, and some reserve. */
 const POLL_MS = 200;
 /** System calls that fail if a followed file cannot be read. */
@@ -261,6 +260,7 @@ const SMALL_FILES_AT_ONCE = 64;
 /** Resolves to the errors that kept files from being read to their end. Other files are still read, and counted in order. */
 async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
   const errors: UserError[] = [];
+  const doubted: InputFile[] = [];
   const reading = new Set<Promise<void>>();
   let turn: Promise<void> = Promise.resolve();
   try {
@@ -275,7 +275,8 @@ async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserErr
       });
       const done: Promise<void> = ingestOne(file, run, isSmall ? { before, finish } : null)
         .then((error) => {
-          if (error !== null) errors.push(error);
+          if (error?.cause instanceof LinesInFuture && file.isRegular) doubted.push(file);
+          else if (error !== null) errors.push(error);
         })
         .finally(() => {
           finish();
@@ -285,6 +286,12 @@ async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserErr
       if (!isSmall) await done;
     }
     await Promise.all(reading);
+    // Another file may have shown that the clock is right.
+    for (const file of doubted) {
+      if (run.io.stop.aborted) break;
+      const error = await ingestOne(file, run, null);
+      if (error !== null) errors.push(error);
+    }
   } finally {
     await Promise.allSettled(reading);
   }
@@ -397,7 +404,10 @@ function ingestError(error: unknown, file: string): UserError {
   if (error instanceof CompressedInput)
     return new UserError(error.remedy(file === '-' ? null : file, 'ingest ... -'));
   if (error instanceof LinesInFuture)
-    return new UserError(`${name}: ${IN_FUTURE}. Nothing was counted: run the command again after that`);
+    return new UserError(
+      `${name}: ${message}. Its lines were not counted: ${CORRECT_CLOCK}, then run the command again`,
+      { cause: error },
+    );
   if (error instanceof FileConflict)
     return new UserError(`${name}: another run is counting the same lines right now`);
   if (error instanceof FileChanged || error instanceof ThreadFailed)
@@ -512,8 +522,10 @@ async function followOne(
       }
     } catch (error) {
       // No lines are lost: the position in the file is stored with the counts.
-      const found = followProblem(error, path);
-      if (found !== problem) printLine(io.stderr, `wafstat: ${found}`);
+      const message = followProblem(error, path);
+      // The message has the current time.
+      const found = error instanceof LinesInFuture ? `lines in the future since ${error.time}` : message;
+      if (found !== problem) printLine(io.stderr, `wafstat: ${message}`);
       problem = found;
       caughtUp();
       await pauseFor(RETRY_MS, io);
@@ -529,7 +541,7 @@ function followProblem(error: unknown, path: string): string {
   if (error instanceof CompressedInput)
     return `${error.remedy(path, 'ingest ... -')}; waiting for another file`;
   if (error instanceof LinesInFuture)
-    return `${path}: ${IN_FUTURE}; waiting for that, and no line is lost meanwhile`;
+    return `${path}: ${message}; ${CORRECT_CLOCK}; waiting for that, and no line is lost meanwhile`;
   // Only a new process can open the right files.
   if (error instanceof StoreNotWritable && error.trouble === FILE_REPLACED) throw error;
   if (error instanceof StoreUnavailable) return `${path}: ${message}; retrying`;

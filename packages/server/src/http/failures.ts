@@ -24,10 +24,8 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
   if (error instanceof LinesInFuture) {
-    const message =
-      'all lines are more than 24 hours in the future and were not counted: ' +
-      'check the clocks of the service and of the sender; retry later';
-    return retryLater('WAF.5001', message, 60);
+    const advice = 'check the clocks of the service and of the sender';
+    return retryLater('WAF.5001', `nothing was counted: ${error.message}; ${advice}; retry later`, 60);
   }
   // The record was deleted after the request was checked.
   if (error instanceof UnknownRecord) return new ApiError('WAF.4000', error.message);
@@ -80,10 +78,8 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
 
 /** Logs one short line on overload or a full disk: a stack trace costs more than the query, and takes up space. */
 function logFailure(error: unknown, { log, id }: FastifyRequest): void {
-  if (error instanceof LinesInFuture)
-    log.warn({ reqId: id }, 'a push has only lines in the future: check the clock of this machine');
-  else if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
-    log.warn({ reqId: id }, error.message);
+  const isBrief = error instanceof LinesInFuture || isNotWritable(error);
+  if (isBrief || (error instanceof ApiError && error.status === 503)) log.warn({ reqId: id }, error.message);
   else log.error({ err: error, reqId: id }, 'request failed');
 }
 

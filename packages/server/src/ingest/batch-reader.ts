@@ -33,6 +33,10 @@ export interface Outcome {
   first_drops: Drop[];
   /** The times of the first and the last of the events that are too old; absent if there are none. */
   old_times?: TimeSpan | undefined;
+  /** The time of the first event that is in the future; absent if there is none. */
+  future_time?: number | undefined;
+  /** Whether a line that was dropped for another reason has a time that would count. */
+  dropped_in_time?: boolean | undefined;
   /** Accepted records by format. A format whose records have wrong times only is present, with 0. */
   formats: Record<string, number>;
   /** What the records count, which can be more than one request or attack each. */
@@ -195,11 +199,14 @@ export class BatchReader {
       if (parsed.kind === 'record') {
         outcome.formats[parsed.format] ??= 0;
         if (reason === 'too_old') outcome.old_times = spanWith(outcome.old_times, parsed.record.time);
-      }
+        else outcome.future_time ??= parsed.record.time;
+      } else if (parsed.time !== undefined && this.#timeReason(parsed.time, now) === null)
+        outcome.dropped_in_time = true;
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-      if (text !== '' && this.keepsExamples()) examples[reason] ??= { text: dropExample(text), time: now };
+      if (text !== '' && this.keepsExamples())
+        examples[reason] ??= { text: copyOf(dropExample(text)), time: now };
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
-        outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
+        outcome.first_drops.push({ line, reason, text: copyOf(text.slice(0, DROP_EXCERPT_LENGTH_MAX)) });
     } else if (parsed.kind === 'record') {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
@@ -273,6 +280,11 @@ function flushed(reader: LineReader, flush: Flush, now: number): Parsed[] {
 }
 
 const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
+
+/** Chunks that wait for a line in time keep their excerpts: a substring would keep its whole line in memory. */
+function copyOf(text: string): string {
+  return Buffer.from(text, 'utf16le').toString('utf16le');
+}
 
 /** One copy of each host name. A substring would keep its whole line in memory; the copies save a fifth of the time. */
 function ownCopy(host: string | undefined, copies: Map<string, string>): string | undefined {

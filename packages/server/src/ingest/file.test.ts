@@ -11,7 +11,7 @@ import type { Store } from '../store/store.ts';
 import { FileConflict, type FileProgress, ingestFile } from './file.ts';
 import { ianaZone } from './formats/time-zone.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
-import { Pipeline } from './pipeline.ts';
+import { LinesInFuture, Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 
@@ -512,4 +512,66 @@ test('lines in the hour repeated by daylight saving time count in the right hour
     const { attacks } = await store.series({ project: 'p', edges });
     expect([...attacks]).toEqual([6, 6, 6, 6]);
   }
+});
+
+describe('lines in the future', () => {
+  const future = (padding = 0) => line(-48 * 3_600_000, padding);
+  const dropsOf = (progress: FileProgress[]) =>
+    progress.reduce(
+      (sum, step) => sum + (step.kind === 'counted' ? (step.outcome.dropped.in_future ?? 0) : 0),
+      0,
+    );
+
+  test('are dropped if one line of the file is in time, wherever it is', async () => {
+    for (const content of [
+      line(1).repeat(4) + future().repeat(6),
+      future().repeat(6) + line(1),
+      // In another chunk.
+      future(LINE_BYTES_MAX / 2).repeat(6) + line(1),
+    ]) {
+      const { run, requests } = setUp();
+      expect(dropsOf(await run(content))).toBe(6);
+      expect(await requests()).toBe(content.startsWith(line(1)) ? 4 : 1);
+    }
+  });
+
+  test('make a file wait that has no line in time, and name both times', async () => {
+    const { store, run } = setUp();
+    for (const others of ['', line(30 * 86_400_000), 'no log line\n']) {
+      const refused = run(others + future() + others);
+      await expect(refused).rejects.toThrow(LinesInFuture);
+      await expect(refused).rejects.toThrow(
+        /2026-07-03T00:00:00.000Z; the clock of this machine says 2026-07-01T00:00:00.000Z/,
+      );
+    }
+    expect(await store.sources('p')).toEqual([]);
+  });
+
+  test('are dropped after another file had a line in time', async () => {
+    const { run } = setUp();
+    await run(line(1));
+    expect(dropsOf(await run(future()))).toBe(1);
+  });
+
+  test('are dropped among lines of an error log that report no attack, and are in time', async () => {
+    const { store, ingest } = setUp();
+    const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
+    const other = '2026/06/30 12:00:00 [error] 7#7: *1 open() "/x" failed, client: 192.0.2.1\n';
+    const limited =
+      '2026/07/30 12:00:00 [error] 7#7: *1 limiting requests, excess: 1.0 by zone "z", client: 192.0.2.1\n';
+    const outcomes: FileProgress[] = [];
+    const content = Buffer.from(other.repeat(500) + limited);
+    const reader = { format: 'auto' as const };
+    for await (const step of ingestFile(inParts(content, 1), { ...ingest, reader }, store, pipeline))
+      outcomes.push(step);
+    expect(outcomes).toMatchObject([{ outcome: { dropped: { other_log_line: 500, in_future: 1 } } }]);
+  });
+
+  test('wait without records, however many chunks there are', async () => {
+    const { store, run } = setUp();
+    // A record in each chunk is evidence at once, so none is kept.
+    const chunk = future(LINE_BYTES_MAX / 3).repeat(2) + line(1);
+    expect(dropsOf(await run(chunk.repeat(20)))).toBe(40);
+    expect((await store.sources('p'))[0]).toMatchObject({ events: 20 });
+  });
 });

@@ -20,7 +20,7 @@ import {
   wholeLinesLength,
 } from './lines.ts';
 import type { ChunkParsers } from './parser-threads.ts';
-import { type Counted, LinesInFuture, type NewBatch, type Pipeline } from './pipeline.ts';
+import { type Counted, DoubtedBatches, type NewBatch, type Pipeline } from './pipeline.ts';
 import { PlainFile } from './plain-file.ts';
 import { FileChunks, ReadAhead, StreamChunks } from './read-ahead.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
@@ -53,8 +53,6 @@ export interface Turn {
   /** Called when those of this file have. */
   finish(): void;
 }
-/** How many chunks in the future are kept until there are other lines: with this many, there will be none. */
-const HELD_MAX = 1_000;
 
 interface FileOptions {
   /** For a rotated file of a followed log: count it only if it was begun, or always. A shorter copy is skipped. */
@@ -97,9 +95,7 @@ export async function* ingestFile(
   let handedOver: Promise<unknown> = turn?.before ?? Promise.resolve();
   /** Batches under way, in order. */
   const counting: { records: number; counted: Promise<FileProgress> }[] = [];
-  /** Batches of lines in the future, until other lines show that the clock is right. */
-  let held: (() => void)[] = [];
-  let isClockRight = false;
+  const batches = new DoubtedBatches(pipeline, project);
   let ahead: ReadAhead | null = null;
   /** The offset of the first chunk that `ahead` may take. */
   let aheadStart = 0;
@@ -120,14 +116,14 @@ export async function* ingestFile(
     if (!checkpoints.isStartOf(chunk)) throw new FileConflict('the file has changed while it was opened');
     const { id, link, summary } = checkpoints.extend(chunk, reader.state());
     const begins = !isBegun && summary.hasContent;
-    const followed = begin && begins ? { followed: begin(summary.firstLineHash) } : {};
     isBegun ||= begins;
     // If the append fails, nothing more is read, so the position may already move on.
     checkpoints.advance(id);
     const chunkBytes = chunk.length;
     offset += chunkBytes;
     lines += chunkLines;
-    held.push(() => {
+    batches.add(read, () => {
+      const followed = begin && begins ? { followed: begin(summary.firstLineHash) } : {};
       const appending = appendInOrder(read, { project, source, id, link, ...followed });
       const counted = appending.then((result): FileProgress => {
         if (result.kind !== 'counted') throw new FileConflict('another process is counting the same file');
@@ -136,14 +132,6 @@ export async function* ingestFile(
       counted.catch(() => {});
       counting.push({ records: read.records.length, counted });
     });
-    const mustWait = pipeline.doubtsClock(read) || (held.length > 1 && read.records.length === 0);
-    if (mustWait && !isClockRight) {
-      if (held.length > HELD_MAX) throw new LinesInFuture();
-      return;
-    }
-    isClockRight ||= read.records.length > 0;
-    for (const append of held) append();
-    held = [];
   }
 
   /** Counts a chunk that another thread has read, without knowing the state of the reader before it. */
@@ -263,7 +251,7 @@ export async function* ingestFile(
       bytes.take(chunk.bytes.length);
       yield* counted('for some');
       if (!isLast) continue;
-      if (held.length > 0) throw new LinesInFuture();
+      batches.end();
       if (turn) handedOver.then(turn.finish, turn.finish);
       yield* counted('for all');
       if (bytes.failure) throw bytes.failure;

@@ -30,7 +30,7 @@ import { openLog } from './byte-stream.ts';
 import { type FileIngest, ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
-import { Pipeline } from './pipeline.ts';
+import { LinesInFuture, Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 let directory: string;
@@ -1005,3 +1005,71 @@ test.each([5_000, 3_000_000])(
     expect(warnings).toEqual([]);
   },
 );
+
+describe('lines in the future', () => {
+  const future = (count: number) => lines(count).replaceAll(`${NOW - 1_000}`, `${NOW + 48 * 3_600_000}`);
+  const inFuture = async () => (await store.sources('p'))[0]?.dropped.in_future ?? 0;
+
+  test('wait for the clock, and are dropped after a line in time', async () => {
+    const one = follower();
+    writeFileSync(path, future(2));
+    await expect(lookAll(one)).rejects.toThrow(LinesInFuture);
+    clock.now += 48 * 3_600_000;
+    await lookAll(one);
+    expect(await inFuture()).toBe(0);
+    expect((await store.sources('p'))[0]).toMatchObject({ events: 2 });
+    appendFileSync(path, future(2).replaceAll(`${NOW + 48 * 3_600_000}`, `${NOW + 96 * 3_600_000}`));
+    await lookAll(one);
+    expect(await inFuture()).toBe(2);
+    // A clock that is set must be shown to be right again.
+    clock.now -= 48 * 3_600_000;
+    appendFileSync(path, future(2));
+    await expect(lookAll(one)).rejects.toThrow(LinesInFuture);
+    await one.close();
+  });
+
+  test('of one sensor do not stop a log that had lines in time', async () => {
+    const one = follower();
+    writeFileSync(path, lines(3));
+    await lookAll(one);
+    appendFileSync(path, future(2));
+    await lookAll(one);
+    appendFileSync(path, lines(1));
+    await lookAll(one);
+    expect([await requests(), await inFuture()]).toEqual([4, 2]);
+    await one.close();
+  });
+
+  test('in a rotated file do not block the live log', async () => {
+    for (const rotated of [`${path}.1`, `${path}.1.gz`]) {
+      const one = follower();
+      await lookAll(one);
+      writeFileSync(rotated, rotated.endsWith('.gz') ? gzipSync(future(2)) : future(2));
+      writeFileSync(path, future(1));
+      await expect(lookAll(one)).rejects.toThrow(LinesInFuture);
+      const before = await requests();
+      appendFileSync(path, lines(3));
+      // The rotated file waits until the next look, when the live log has shown that the clock is right.
+      await lookAll(one).catch(() => lookAll(one));
+      expect(await requests()).toBe(before + 3);
+      await lookAll(one);
+      expect(await inFuture()).toBe(3);
+      await one.close();
+      rmSync(rotated);
+      rmSync(path);
+      store = memoryStore(() => clock.now);
+    }
+  });
+
+  test('in a live log that is rotated do not block the next one', async () => {
+    const one = follower();
+    await lookAll(one);
+    writeFileSync(path, future(2));
+    await expect(lookAll(one)).rejects.toThrow(LinesInFuture);
+    renameSync(path, `${path}.1`);
+    writeFileSync(path, lines(3));
+    await lookAll(one).catch(() => lookAll(one));
+    expect([await requests(), await inFuture()]).toEqual([3, 2]);
+    await one.close();
+  });
+});

@@ -12,7 +12,7 @@ import type { Outcome } from './batch-reader.ts';
 import { openLog } from './byte-stream.ts';
 import { CompressedInput } from './compression.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
-import type { Pipeline } from './pipeline.ts';
+import { LinesInFuture, type Pipeline } from './pipeline.ts';
 import { FileChanged, PlainFile } from './plain-file.ts';
 import {
   type FileIdentity,
@@ -79,6 +79,8 @@ export class Follower {
   /** Modification times of the directories of rotated files; null before the first scan. */
   #directoryTimesMs: readonly number[] | null = null;
   #mustScan = true;
+  /** Of the last file that waits because its lines are in the future. */
+  #doubt: LinesInFuture | null = null;
   #hasWarnedOfCount = false;
 
   constructor(options: FollowOptions) {
@@ -88,12 +90,20 @@ export class Follower {
 
   /**
    * Counts the new lines once. Returns true if there are already more, or may be. Throws CompressedInput if the log is not
-   * text.
+   * text, and LinesInFuture if a file waits for the clock and all others were read.
    */
   async look(): Promise<boolean> {
+    this.#doubt = null;
+    const hasMore = await this.#look();
+    if (this.#doubt && !hasMore) throw this.#doubt;
+    return hasMore;
+  }
+
+  async #look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
-    for (const file of [...this.#retiring]) await this.#readRetiring(file);
+    for (const file of [...this.#retiring])
+      await this.#readRetiring(file).catch((error) => this.#waitForClock(error));
     this.#live ??= await this.#openLive();
     if (this.#live === null) return false;
     try {
@@ -104,7 +114,7 @@ export class Follower {
       this.#live = null;
       throw error;
     }
-    const read = await this.#live.read();
+    const read = await this.#live.read().catch((error) => this.#waitForClock(error));
     if (read === 'more') return true;
     if (read === 'truncated') {
       await this.#restartLive(this.#live);
@@ -115,6 +125,12 @@ export class Follower {
     this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
     this.#live = null;
     return true;
+  }
+
+  /** Lines in the future must not keep other files waiting. Throws other errors. */
+  #waitForClock(error: unknown): void {
+    if (!(error instanceof LinesInFuture)) throw error;
+    this.#doubt = error;
   }
 
   async close(): Promise<void> {
@@ -377,7 +393,9 @@ export class Follower {
   #fail(file: RotatedFile, error: unknown): void {
     const { code, message } = error as NodeJS.ErrnoException;
     // Another process counts it, or it was written again or renamed since the list was made: the next list shows which.
-    if (error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT') {
+    const isOther = error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT';
+    if (error instanceof LinesInFuture) this.#doubt = error;
+    if (isOther || error instanceof LinesInFuture) {
       this.#mustScan = true;
       return;
     }

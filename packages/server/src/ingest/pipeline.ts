@@ -15,13 +15,31 @@ export interface Limits extends ReadLimits {
 
 export class SourceLimitReached extends Error {}
 
-/** Most lines are in the future, which says more about the clock of this machine than about the log. Nothing was counted. */
-export class LinesInFuture extends Error {}
+/** Lines are in the future, and none is in time: the clock of this machine may be wrong. They were not counted. */
+export class LinesInFuture extends Error {
+  /** The time of the first such line. */
+  readonly time: number;
+
+  constructor(time: number, now: number) {
+    super(
+      `no line is in time, and the first that is more than 24 hours in the future has the time ${timeText(time)}; ` +
+        `the clock of this machine says ${timeText(now)}`,
+    );
+    this.time = time;
+  }
+}
+
+/** A line can have a time that is no date. */
+function timeText(time: number): string {
+  return Math.abs(time) <= 8.64e15 ? new Date(time).toISOString() : String(time);
+}
 
 /** A clock that nobody has set in this time is trusted, as in retention: then the log is wrong, and its lines are dropped. */
 const DOUBT_MS_MAX = 24 * 3_600_000;
 /** A clock that differs by more than this from the monotonic clock was set, and may be wrong or right again. */
 const CLOCK_SET_MS_MIN = 3_600_000;
+/** How many batches of a file or push wait for a line in time: 1 GB of a file. They have no events, and take 3 KB each. */
+const WAITING_MAX = 1_000;
 
 /** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
 export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
@@ -37,8 +55,8 @@ export class Pipeline extends BatchReader {
     unitBytes: 4_096,
   });
 
-  /** When the clock was first doubted, on the monotonic clock, and its difference from that. */
-  #doubt: { since: number; offset: number } | null = null;
+  /** What lines have shown since the clock was last set. `offset`: its difference from the monotonic clock. */
+  #clock = { offset: Number.NaN, since: Number.NaN, confirmedBy: new Set<string>() };
 
   constructor(store: Store, limits: Limits, now: () => number) {
     super(limits, now);
@@ -46,15 +64,22 @@ export class Pipeline extends BatchReader {
     this.#limits = limits;
   }
 
-  /** Whether most lines are in the future, and the clock may be wrong: they would be lost if they were counted as dropped. */
-  doubtsClock({ records, outcome }: ReadLines): boolean {
-    const { in_future: inFuture = 0 } = outcome.dropped;
-    if (inFuture === 0 || inFuture <= countRecords(records)) return false;
-    const since = performance.now();
-    const offset = this.now() - since;
-    if (this.#doubt === null || Math.abs(offset - this.#doubt.offset) > CLOCK_SET_MS_MIN)
-      this.#doubt = { since, offset };
-    return since - this.#doubt.since < DOUBT_MS_MAX;
+  /**
+   * The error if lines are in the future, and no line of the project that this process has read is in time: they would be lost
+   * if the clock is wrong. Lines of other projects are no evidence, because others write them.
+   */
+  doubt({ records, outcome }: ReadLines, project: string): LinesInFuture | null {
+    const { future_time: time, dropped_in_time: droppedInTime = false } = outcome;
+    const isInTime = records.length > 0 || droppedInTime;
+    if (!isInTime && time === undefined) return null;
+    const now = this.now();
+    const running = performance.now();
+    if (!(Math.abs(now - running - this.#clock.offset) <= CLOCK_SET_MS_MIN))
+      this.#clock = { offset: now - running, since: running, confirmedBy: new Set() };
+    const { since, confirmedBy } = this.#clock;
+    if (isInTime) confirmedBy.add(project);
+    const isTrusted = confirmedBy.has(project) || running - since >= DOUBT_MS_MAX;
+    return time === undefined || isTrusted ? null : new LinesInFuture(time, now);
   }
 
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
@@ -143,6 +168,44 @@ export class Pipeline extends BatchReader {
       if (id !== null) ids.set(spellings[i] ?? '', id);
     }
     return ids;
+  }
+}
+
+/** The batches of a file or push. Those of lines in the future wait until a line in time shows that the clock is right. */
+export class DoubtedBatches {
+  readonly #pipeline: Pipeline;
+  readonly #project: string;
+  /** They have no events: a line that counts is in time. */
+  readonly #waiting: (() => void)[] = [];
+  /** The lines of the first batch that waits. */
+  #doubted: ReadLines | null = null;
+
+  constructor(pipeline: Pipeline, project: string) {
+    this.#pipeline = pipeline;
+    this.#project = project;
+  }
+
+  /** Calls `append` now or later, in the order of the batches. Returns whether it was called. */
+  add(read: ReadLines, append: () => void): boolean {
+    this.#waiting.push(append);
+    if (this.#pipeline.doubt(read, this.#project)) this.#doubted ??= read;
+    const doubt = this.#appendUnlessDoubted();
+    if (doubt && this.#waiting.length > WAITING_MAX) throw doubt;
+    return doubt === null;
+  }
+
+  /** Throws LinesInFuture if batches must still wait: they are not appended. */
+  end(): void {
+    const doubt = this.#appendUnlessDoubted();
+    if (doubt) throw doubt;
+  }
+
+  #appendUnlessDoubted(): LinesInFuture | null {
+    const doubt = this.#doubted && this.#pipeline.doubt(this.#doubted, this.#project);
+    if (doubt) return doubt;
+    this.#doubted = null;
+    for (const append of this.#waiting.splice(0)) append();
+    return null;
   }
 }
 

@@ -328,7 +328,7 @@ export class LineReader {
       case 'record':
         return [{ kind: 'record', record: reading.record, format }];
       case 'dropped':
-        return [{ kind: 'dropped', reason: reading.reason, format }];
+        return [{ kind: 'dropped', reason: reading.reason, format, time: reading.time }];
       case 'header':
         return [];
       case 'transaction':

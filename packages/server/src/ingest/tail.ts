@@ -7,7 +7,7 @@ import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
 import { addsRecord, type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
 import { isWholeJson } from './formats/json.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
-import { LinesInFuture, type Pipeline } from './pipeline.ts';
+import type { Pipeline } from './pipeline.ts';
 import { hasSample, readAt, sampleOf } from './plain-file.ts';
 import { createReader, type LineReader } from './reader.ts';
 
@@ -172,7 +172,8 @@ export class Tail {
     const reader = createReader(ingest.reader, progress.reader.state());
     const read = pipeline.read(lines, reader, flush);
     if (bytes.length === 0 && isEmpty(read)) return true;
-    if (pipeline.doubtsClock(read)) throw new LinesInFuture();
+    const doubt = pipeline.doubt(read, ingest.project);
+    if (doubt) throw doubt;
     const { id, link, summary } = progress.checkpoints.extend(bytes, reader.state());
     const result = await pipeline.count(read, {
       project: ingest.project,

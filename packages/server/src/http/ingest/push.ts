@@ -8,7 +8,7 @@ import { Semaphore, TimeSlicer } from '../../fair-queue.ts';
 import { FIRST_DROPS_MAX, type Outcome, type ReadLines } from '../../ingest/batch-reader.ts';
 import { isEmpty } from '../../ingest/file.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
-import { type Counted, LinesInFuture, type Pipeline } from '../../ingest/pipeline.ts';
+import { type Counted, DoubtedBatches, type Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
 
 /** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */
@@ -68,6 +68,7 @@ export class PushCounter {
       for (let chunk = chunks.next(true); chunk; chunk = chunks.next(true)) {
         await this.#countChunk(chunk, counting);
       }
+      counting.end();
       await counting.committed;
       return counting.result();
     } catch (error) {
@@ -113,6 +114,9 @@ class CountingPush {
   #stateBefore = '';
   #publishedState: string | null = null;
   readonly #totals: Totals = { accepted: 0, dropped: {}, first_drops: [], without_host: 0 };
+  readonly #doubted: DoubtedBatches;
+  /** Whether a chunk was handed to the store. Then the push is not refused any more: a retry would count it twice. */
+  #isBegun = false;
   #batches = 0;
   #duplicates = 0;
   /** Resolves when the latest chunk is handed to the store. */
@@ -125,6 +129,7 @@ class CountingPush {
     this.push = push;
     this.#source = source;
     this.#onCounted = onCounted;
+    this.#doubted = new DoubtedBatches(push.pipeline, push.project);
   }
 
   /** Created for the first chunk, so that it sees the state of all pushes of the source that were read before. */
@@ -144,11 +149,28 @@ class CountingPush {
     this.#source.setReaderState(state);
   }
 
+  commit(chunk: Chunk, read: ReadLines, release: () => void): void {
+    let isWaiting = false;
+    const append = () => this.#append(isWaiting ? { ...chunk, bytes: 0 } : chunk, read, release);
+    if (this.#isBegun) append();
+    else isWaiting = !this.#doubted.add(read, append);
+    this.#isBegun ||= !isWaiting && !isEmpty(read);
+    if (!isWaiting) return;
+    // Its lines are no longer in memory, and it has no events.
+    this.#onCounted(chunk.bytes);
+    release();
+  }
+
+  /** Throws LinesInFuture if no chunk was handed to the store. */
+  end(): void {
+    this.#doubted.end();
+  }
+
   /**
    * Chunks are handed to the store in order, because the first new host names are registered; the store commits waiting
    * chunks together.
    */
-  commit(chunk: Chunk, read: ReadLines, release: () => void): void {
+  #append(chunk: Chunk, read: ReadLines, release: () => void): void {
     const handedOver = this.#handedOver.then(() => this.#handOver(chunk, read));
     const committed = handedOver.then(({ counted }) => counted).then((outcome) => this.#add(chunk, outcome));
     this.#handedOver = handedOver;
@@ -162,7 +184,6 @@ class CountingPush {
   /** Wraps the promise, so that the next chunk need not wait until this one is durable. */
   async #handOver({ index, isLast }: Chunk, read: ReadLines): Promise<{ counted: Promise<Counted | null> }> {
     if (isEmpty(read) && !(isLast && this.#batches === 0)) return { counted: Promise.resolve(null) };
-    if (read.records.length === 0 && this.push.pipeline.doubtsClock(read)) throw new LinesInFuture();
     this.#batches++;
     const { project, source, key, pipeline } = this.push;
     const batch = { project, source, ...(key === undefined ? {} : { id: batchId(key, index) }) };

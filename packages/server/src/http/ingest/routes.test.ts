@@ -419,3 +419,38 @@ test.each([
     ]);
   },
 );
+
+const future = (count: number) => `{"time":${NOW + 48 * HOUR_MS}}\n`.repeat(count);
+
+test('a push with lines in the future after others is counted, not refused', async () => {
+  const body = events(CHUNK_LINES_MAX) + future(CHUNK_LINES_MAX);
+  expect(await push(body)).toMatchObject({
+    status: 200,
+    body: { accepted: CHUNK_LINES_MAX, dropped: { in_future: CHUNK_LINES_MAX } },
+  });
+  expect(await counts()).toMatchObject({ requests: CHUNK_LINES_MAX });
+});
+
+test('a push without a line in time is refused as a whole, and one line in time is enough', async () => {
+  const chunks = 10;
+  const { status, body } = await push(future(chunks * CHUNK_LINES_MAX));
+  expect([status, body.error_msg]).toEqual([
+    503,
+    expect.stringMatching(
+      /^nothing was counted: .* 2026-11-17T12:00:00.000Z; .* 2026-11-15T12:00:00.000Z; check/,
+    ),
+  ]);
+  expect(await store.sources(project)).toEqual([]);
+  expect(await push(future(chunks * CHUNK_LINES_MAX) + event(1))).toMatchObject({
+    status: 200,
+    body: { accepted: 1, dropped: { in_future: chunks * CHUNK_LINES_MAX } },
+  });
+});
+
+test('a push is not refused after a part of it was handed over', async () => {
+  const junk = 'no log line\n'.repeat(CHUNK_LINES_MAX);
+  expect(await push(junk + future(1))).toMatchObject({
+    status: 200,
+    body: { dropped: { unknown_format: CHUNK_LINES_MAX, in_future: 1 } },
+  });
+});

@@ -65,7 +65,7 @@ function gatewayRule(properties: JsonObject, time: number): Reading {
   const id = asText(properties.ruleId);
   const action = lowerText(properties.action);
   if (id === '' || action === '') return dropped('bad_record');
-  if (action.startsWith('allow')) return dropped('not_an_attack');
+  if (action.startsWith('allow')) return dropped('not_an_attack', time);
   const ruleSet = asText(properties.ruleSetType);
   const version = asText(properties.ruleSetVersion);
   const group = asText(properties.ruleGroup);
@@ -88,7 +88,7 @@ function frontDoorRule(properties: JsonObject, time: number): Reading {
   const action = lowerText(properties.action);
   if (name === '' || action === '') return dropped('bad_record');
   // Allowed, or the client had passed the challenge before.
-  if (/^allow|(?:challenge|captcha)(?:valid|active)$/.test(action)) return dropped('not_an_attack');
+  if (/^allow|(?:challenge|captcha)(?:valid|active)$/.test(action)) return dropped('not_an_attack', time);
   const [, ruleSet = '', version = '', group = '', id = ''] = MANAGED_NAME.exec(name) ?? [];
   const isLogOnly = action === 'log' || action.includes('scor') || action.endsWith('pass');
   // In detection mode the log names the action that prevention mode would have taken.
@@ -130,7 +130,7 @@ function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | un
 function accessRecord(properties: JsonObject, time: number): Reading {
   // A request between two Front Door locations. The client's request has its own object.
   if (lowerText(properties.isReceivedFromClient) === 'false' || properties.isReceivedFromClient === false) {
-    return dropped('same_request');
+    return dropped('same_request', time);
   }
   const host =
     firstText(properties, ['originalHost', 'hostName', 'host']) ?? hostOfUrl(asText(properties.requestUri));

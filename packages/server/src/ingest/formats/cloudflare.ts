@@ -29,7 +29,7 @@ export const cloudflare: JsonFormat = {
     const isEvent = 'Action' in fields && !('EdgeStartTimestamp' in fields);
     const matches = (isEvent ? [eventMatch(fields)] : requestMatches(fields)).filter(isAttack);
     // A rule that let the request through. The request itself is in the other dataset.
-    if (isEvent && matches.length === 0) return dropped('not_an_attack');
+    if (isEvent && matches.length === 0) return dropped('not_an_attack', time);
     const transaction = {
       id: asText(fields.RayID),
       time,

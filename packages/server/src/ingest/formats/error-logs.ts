@@ -46,10 +46,10 @@ export const nginxError: TextFormat = {
     const process = line.indexOf('] ', NGINX_TIME_LENGTH) + 2;
     const star = line.indexOf(': *', process);
     const space = line.indexOf(' ', star + 3);
-    if (process < 2 || star === -1 || space === -1) return dropped('other_log_line');
+    if (process < 2 || star === -1 || space === -1) return dropped('other_log_line', time);
     const message = line.slice(space + 1);
     if (message.startsWith('limiting requests, ')) return limitedRequest(message, time);
-    if (!isRuleMessage(message)) return dropped('other_log_line');
+    if (!isRuleMessage(message)) return dropped('other_log_line', time);
     return nginxMatch(message, line.slice(process, space), time);
   },
 };
@@ -158,7 +158,7 @@ export const apacheError: TextFormat = {
     if (time === null) return dropped('unknown_format');
     const messageStart = messageAt(line, field.end);
     const message = line.slice(messageStart);
-    if (!isRuleMessage(message)) return dropped('other_log_line');
+    if (!isRuleMessage(message)) return dropped('other_log_line', time);
     const referer = refererOf(message);
     const text = message.slice(0, referer.at);
     const found = parseRuleText(text);
@@ -288,7 +288,7 @@ export const caddyText: TextFormat = {
     const time = parseLocalTime(timeText, zone);
     if (time === null) return dropped('unknown_format');
     const message = line.slice(timeText.length + level.length + logger.length + 3);
-    return isRuleMessage(message) ? caddyMatch(message, time) : dropped('other_log_line');
+    return isRuleMessage(message) ? caddyMatch(message, time) : dropped('other_log_line', time);
   },
 };
 

@@ -64,6 +64,8 @@ export type Parsed = (
       reason: DropReason;
       /** `none`: the line is in no known format. */
       format: LogFormat | 'none';
+      /** Of a line that was read, and has nothing to count. */
+      time?: number | undefined;
       evidence?: readonly Classification[];
     }
 ) & {
@@ -105,7 +107,7 @@ export interface RuleMatch extends Transaction {
 /** What a format makes of a line. The category of a transaction is decided later. */
 export type Reading =
   | { kind: 'record'; record: LogRecord }
-  | { kind: 'dropped'; reason: DropReason }
+  | { kind: 'dropped'; reason: DropReason; time?: number | undefined }
   /** A line that names the columns of the following lines. */
   | { kind: 'header' }
   | { kind: 'transaction'; transaction: Transaction }
@@ -138,8 +140,8 @@ export interface JsonFormat extends Format<JsonObject> {
   recognizes(fields: JsonObject): boolean;
 }
 
-export function dropped(reason: DropReason): Reading {
-  return { kind: 'dropped', reason };
+export function dropped(reason: DropReason, time?: number): Reading {
+  return { kind: 'dropped', reason, time };
 }
 
 export function requestRecord(time: number, host: string | undefined): LogRecord {

@@ -29,7 +29,7 @@ export const naxsi: TextFormat = {
     const values = isText || isExtra ? textValues(message) : jsonValues(message);
     // Additional lines with the matched values, and the rest of a line that was too long.
     const isJsonExtra = values.some(({ key }) => key === 'content' || key === 'id') && !modeOf(values);
-    if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request');
+    if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request', time);
     return attackOf(values, time);
   },
 };
