@@ -11,7 +11,7 @@ import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
 import { FileConflict, type FileIngest, ingestFile, type Turn } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { findInputs, type InputFile, isPatternOnly, matchingLogs } from '../ingest/inputs.ts';
+import { findInputs, type InputFile, isPatternOnly, MatchingLogs } from '../ingest/inputs.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
@@ -151,14 +151,15 @@ export const followCommand = command({
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      const catchUps: Promise<void>[] = [];
+      /** Those of the logs that have not been read to their end. */
+      const catchUps = new Set<Promise<void>>();
       const follow = async (path: string, isMatch = false) => {
         let caughtUp = () => {};
-        catchUps.push(
-          new Promise((resolve) => {
-            caughtUp = resolve;
-          }),
-        );
+        const catchUp = new Promise<void>((resolve) => {
+          caughtUp = resolve;
+        });
+        catchUps.add(catchUp);
+        catchUp.then(() => catchUps.delete(catchUp));
         if (await isErrorLog(path)) {
           caughtUp();
           await Promise.all(catchUps);
@@ -289,6 +290,11 @@ async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserErr
     await Promise.allSettled(reading);
   }
   return errors;
+}
+
+/** In a function, because the compiler does not know that callbacks set the variable. */
+function throwFailure(failure: { error: unknown } | null): void {
+  if (failure !== null) throw failure.error;
 }
 
 /** Resolves to the error that kept the file from being read to its end. `turn` is null if no other file is being read. */
@@ -459,27 +465,43 @@ async function followMatches(
   follow: (path: string) => Promise<void>,
   io: Io,
 ): Promise<void> {
+  const matching = new MatchingLogs(pattern);
   const followed = new Map<string, Promise<void>>();
+  let hasEnded = false;
+  let failure: { error: unknown } | null = null;
   let warned = '';
-  while (!io.stop.aborted) {
-    const found = matchingLogs(pattern, new Set(followed.keys()));
-    for (const path of found) {
-      if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
-      const following = follow(path).finally(() => followed.delete(path));
-      followed.set(path, following);
+  while (!io.stop.aborted && failure === null) {
+    if (hasEnded || matching.mayDiffer(io.now())) {
+      hasEnded = false;
+      const found = matching.look(new Set(followed.keys()), io.now());
+      for (const path of found) {
+        if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
+        const following = follow(path)
+          .catch((error: unknown) => {
+            failure ??= { error };
+          })
+          .finally(() => {
+            followed.delete(path);
+            hasEnded = true;
+          });
+        followed.set(path, following);
+      }
+      const missed = found.filter((path) => !followed.has(path)).length;
+      const problem =
+        missed > 0
+          ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
+          : followed.size === 0
+            ? `${pattern} matches no log yet: waiting for one`
+            : '';
+      if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
+      warned = problem;
     }
-    const missed = found.filter((path) => !followed.has(path)).length;
-    const problem =
-      missed > 0
-        ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
-        : followed.size === 0
-          ? `${pattern} matches no log yet: waiting for one`
-          : '';
-    if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
-    warned = problem;
-    await Promise.race([pauseFor(MATCH_MS, io), ...followed.values()]);
+    // Not for the logs: a promise that lives as long as the process would keep what each race over it leaves behind.
+    await pauseFor(MATCH_MS, io);
   }
+  throwFailure(failure);
   await Promise.all(followed.values());
+  throwFailure(failure);
 }
 
 const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
