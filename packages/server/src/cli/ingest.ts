@@ -113,7 +113,12 @@ export const ingestCommand = command({
       // Known to the readers, so that they report the lines that the store would not count.
       const limits = { ...readLimits(values), horizon };
       const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
-      const run = { ...logSource(store, { ...values, project }, limits, io), store, left };
+      const run = {
+        ...logSource(store, { ...values, project }, limits, io),
+        store,
+        left,
+        outage: new Outage(),
+      };
       const summary = new IngestSummary(io, { ...limits, freedBefore });
       try {
         const sorted = await errorLogsLast(files);
@@ -248,47 +253,77 @@ interface Run {
   parsers: ParserThreads;
   /** What is still to be read. */
   left: { bytes: number };
+  /** The files fail together. */
+  outage: Outage;
   summary: IngestSummary;
   io: Io;
 }
 
 /**
  * Files up to this size are read while those before them are being counted, so that they share commits: 2,000 files of one
- * line take a tenth of the time. Their lines take less memory than the chunks of one large file.
+ * line take a tenth of the time. Their lines take less memory than the chunks of one large file: what is larger when it is
+ * decompressed waits for its turn.
  */
 const SMALL_FILE_BYTES_MAX = 65_536;
 const SMALL_FILES_AT_ONCE = 64;
 
+/** The place of a small file in the order in which files are counted. */
+interface Place {
+  turn: Turn;
+  /** Resolves when all files before have been counted, or have failed. */
+  allBefore: Promise<unknown>;
+  /** From now on, later files wait until this one has been counted: it is tried again. */
+  hold(): void;
+  /** Whether another file has met an error that ends the run. */
+  hasFailed(): boolean;
+}
+
 /** Resolves to the errors that kept files from being read to their end. Other files are still read, and counted in order. */
-async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
+export async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
   const errors: UserError[] = [];
+  let failure: { error: unknown } | null = null;
   const reading = new Set<Promise<void>>();
-  let turn: Promise<void> = Promise.resolve();
-  try {
-    for (const file of files) {
-      if (run.io.stop.aborted) break;
-      const isSmall = file.isRegular && file.bytes <= SMALL_FILE_BYTES_MAX;
-      while (reading.size >= (isSmall ? SMALL_FILES_AT_ONCE : 1)) await Promise.race(reading);
-      const before = turn;
-      let finish = () => {};
-      turn = new Promise((resolve) => {
-        finish = resolve;
+  const held = new Set<InputFile>();
+  let handedOver: Promise<unknown> = Promise.resolve();
+  let counted: Promise<unknown> = Promise.resolve();
+  for (const file of files) {
+    const isSmall = file.isRegular && file.bytes <= SMALL_FILE_BYTES_MAX;
+    while (reading.size >= (isSmall ? SMALL_FILES_AT_ONCE : 1)) await Promise.race(reading);
+    if (run.io.stop.aborted || failure !== null) break;
+    const allBefore = counted;
+    // A file that is tried again was handed over before.
+    const before = handedOver.then(() => (held.size > 0 ? allBefore : null));
+    let finish = () => {};
+    const own = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const place: Place = {
+      turn: { before, finish },
+      allBefore,
+      hold: () => held.add(file),
+      hasFailed: () => failure !== null,
+    };
+    const done: Promise<void> = ingestOne(file, run, isSmall ? place : null)
+      .then((error) => {
+        if (error !== null) errors.push(error);
+      })
+      .catch((error: unknown) => {
+        failure ??= { error };
+      })
+      .finally(() => {
+        finish();
+        held.delete(file);
+        reading.delete(done);
       });
-      const done: Promise<void> = ingestOne(file, run, isSmall ? { before, finish } : null)
-        .then((error) => {
-          if (error !== null) errors.push(error);
-        })
-        .finally(() => {
-          finish();
-          reading.delete(done);
-        });
-      reading.add(done);
-      if (!isSmall) await done;
-    }
-    await Promise.all(reading);
-  } finally {
-    await Promise.allSettled(reading);
+    reading.add(done);
+    // A file that fails early does not let later ones overtake those before it.
+    handedOver = before.then(() => own);
+    counted = allBefore.then(() => done);
+    if (!isSmall) await done;
   }
+  await Promise.all(reading);
+  run.outage.end();
+  throwFailure(failure);
   return errors;
 }
 
@@ -297,41 +332,52 @@ function throwFailure(failure: { error: unknown } | null): void {
   if (failure !== null) throw failure.error;
 }
 
-/** Resolves to the error that kept the file from being read to its end. `turn` is null if no other file is being read. */
+/** Resolves to the error that kept the file from being read to its end. `place` is null if no other file is being read. */
 async function ingestOne(
   { path: file, bytes, isRegular }: InputFile,
-  { ingest, pipeline, store, parsers, left, summary, io }: Run,
-  turn: Turn | null,
+  { ingest, pipeline, store, parsers, left, outage, summary, io }: Run,
+  place: Place | null,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
   const name = nameOf(file);
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
   // A named pipe has no size, and cannot be read again.
   const total = bytes || null;
+  let read = 0;
   const advance = (bytes: number) => {
+    read += bytes;
     left.bytes -= bytes;
     bar.advance(bytes);
   };
-  const startBar = () => (turn === null ? progressBar(io, name, total, megabytes) : NO_BAR);
+  const startBar = () => (place === null ? progressBar(io, name, total, megabytes) : NO_BAR);
   let bar = startBar();
   let hasChanged = false;
-  let outage: Outage | null = null;
+  let turn = place?.turn;
+  /** The next try reads the file from its start, and skips what has been counted. */
+  const startAgain = async () => {
+    bar = startBar();
+    left.bytes += read;
+    read = 0;
+    await place?.allBefore;
+    if (place) turn = { before: Promise.resolve(), finish: place.turn.finish };
+  };
   /** Lines that the summary has. The next try reads them again. */
   let reported = 0;
   try {
-    for (let retries = 0; ; retries++) {
+    for (let retries = 0; !place?.hasFailed(); retries++) {
       let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
         const plain = isRegular ? await PlainFile.open(file, advance, bytes) : null;
         const stream =
-          plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined));
+          plain ??
+          (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined, turn?.before));
         const bytesLeft = () => left.bytes;
         // Threads read one file at a time.
-        const shared = turn === null ? { parsers, bytesLeft } : { turn };
+        const shared = turn ? { turn } : { parsers, bytesLeft };
         const options = { eager: isStdin, stop: io.stop, ...shared };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
-          if (progress.kind === 'counted') outage = endOutage(outage);
+          if (progress.kind === 'counted') outage.end();
           if (progress.kind !== 'unfinished') lines += progress.lines;
           if (progress.kind === 'seen' && lines <= reported) continue;
           reported = Math.max(reported, lines);
@@ -340,55 +386,54 @@ async function ingestOne(
         }
         return null;
       } catch (error) {
-        // The next try reads the file from its start, and skips what has been counted. After a thread has failed, it uses
-        // no threads.
+        // After a thread has failed, the next try uses no threads.
         const isTemporary = TEMPORARY.some((kind) => error instanceof kind);
         if (isTemporary && isRegular && retries < RETRIES_MAX) {
+          place?.hold();
           bar.end();
           if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
           hasChanged ||= error instanceof FileChanged;
           if (error instanceof FileChanged) reported = 0;
-          bar = startBar();
+          await startAgain();
           continue;
         }
-        if (isOutage(error) && isRegular && !io.stop.aborted && !outage?.isOver) {
+        if (isOutage(error) && isRegular && !io.stop.aborted && !outage.isOver) {
+          place?.hold();
           bar.end();
-          if (outage === null)
-            printLine(io.stderr, `wafstat: ${name}: ${(error as Error).message}; retrying`);
-          outage ??= beginOutage();
+          if (outage.begin()) printLine(io.stderr, `wafstat: ${(error as Error).message}; retrying`);
           await pauseFor(RETRY_MS, io);
-          bar = startBar();
+          await startAgain();
           continue;
         }
         if (io.stop.aborted) return null;
         return ingestError(error, file);
       }
     }
+    return null;
   } finally {
-    endOutage(outage);
     bar.end();
   }
 }
 
 /** A time in which the store fails, counted while this process runs: it may be busy itself. */
-interface Outage {
-  isOver: boolean;
-  timer: ReturnType<typeof afterRunning>;
-}
+export class Outage {
+  #timer: ReturnType<typeof afterRunning> | null = null;
+  isOver = false;
 
-function beginOutage(): Outage {
-  const outage: Outage = {
-    isOver: false,
-    timer: afterRunning(OUTAGE_MS_MAX, () => {
-      outage.isOver = true;
-    }),
-  };
-  return outage;
-}
+  /** Returns false if it has begun before. */
+  begin(): boolean {
+    if (this.#timer !== null) return false;
+    this.#timer = afterRunning(OUTAGE_MS_MAX, () => {
+      this.isOver = true;
+    });
+    return true;
+  }
 
-function endOutage(outage: Outage | null): null {
-  outage?.timer.stop();
-  return null;
+  end(): void {
+    this.#timer?.stop();
+    this.#timer = null;
+    this.isOver = false;
+  }
 }
 
 /** Whether the store may soon work again, without anyone doing something about it. */
