@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { getPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -55,6 +55,7 @@ test('ingest warns once if a file is truncated and written again while it is rea
     return NOW;
   };
   const options = [...data, '--project', 'shop', '--format', 'events'];
+  const priority = getPriority();
   const { status, out, err } = await run(['ingest', ...options, file], now);
   expect(err.split('\n').filter((line) => line.startsWith('wafstat:'))).toEqual([
     `wafstat: ${file}: the file was truncated or overwritten while it was read: ` +
@@ -62,6 +63,8 @@ test('ingest warns once if a file is truncated and written again while it is rea
   ]);
   expect(out).toMatch(/^accepted +3$/m);
   expect(status).toBe(0);
+  // This process is not that of the command.
+  expect(getPriority()).toBe(priority);
 });
 
 /** Ingests files into a store in memory. `admit` may throw instead of appending a batch. */

@@ -1,7 +1,7 @@
 /** `ingest` and `follow`: log files into the store. */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { availableParallelism, constants, getPriority, setPriority } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
@@ -101,7 +101,7 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, operands, io) {
-    letQueriesGoFirst();
+    io.letQueriesGoFirst?.();
     setFlagsFromString(OPTIMIZE_LATER);
     const { files, problems, skipped } = findInputs(operands);
     const errors = problems.map(({ path, code }) => new UserError(readProblem(path, code)));
@@ -143,7 +143,7 @@ export const followCommand = command({
   options: OPTIONS,
   check: patternProblems,
   run: (values, files, io) => {
-    letQueriesGoFirst();
+    io.letQueriesGoFirst?.();
     const followAll = async (store: Store, project: string) => {
       const limits = readLimits(values);
       const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
@@ -192,21 +192,6 @@ export const followCommand = command({
     return withProject(values, io, followAll, { waits: true });
   },
 });
-
-/**
- * Lowers the priority, because a service on the same machine has clients that wait. While 50,000 events per second came in on
- * two cores, its main thread waited 10 ms in a second for `follow`; with this, it waits 3.
- */
-function letQueriesGoFirst(): void {
-  const nice = Math.max(getPriority(), constants.priority.PRIORITY_BELOW_NORMAL);
-  try {
-    // On Linux, every thread has its own priority. Threads that start later inherit that of the main thread.
-    const threads = process.platform === 'linux' ? readdirSync('/proc/self/task').map(Number) : [0];
-    for (const thread of threads) setPriority(thread, nice);
-  } catch {
-    // Not allowed, for example in the systemd unit, which has its own setting.
-  }
-}
 
 /** One thread per core, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {
