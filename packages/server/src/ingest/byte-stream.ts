@@ -12,14 +12,15 @@ const READ_BYTES_MIN = 4_096;
  * The content of a log file in UTF-8, decompressed if it is compressed, whatever its name. Throws CompressedInput if it is not text. Each
  * chunk is valid until the next one. A file handle is read from its current position and closed at the end. `onRead` gets
  * the number of bytes of each read. `bytes`: about how long the file is, so that a short one takes
- * little memory.
+ * little memory. `turn`: see `decompress`.
  */
 export function openLog(
   file: string | FileHandle,
   onRead: (bytes: number) => void = () => {},
   bytes = READ_BYTES,
+  turn?: Promise<unknown>,
 ): AsyncIterable<Uint8Array> {
-  return decompress(readChunks(file, onRead, Math.min(READ_BYTES, bytes)));
+  return decompress(readChunks(file, onRead, Math.min(READ_BYTES, bytes)), turn);
 }
 
 /** One buffer for all chunks: allocating one for each would cost more than reading. */
@@ -43,9 +44,15 @@ async function* readChunks(
   }
 }
 
-/** Decompresses a stream, and decodes UTF-16. Throws CompressedInput if the result is not text. */
-export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const input = new ByteReader(inflate(stream));
+/**
+ * Decompresses a stream, and decodes UTF-16. Throws CompressedInput if the result is not text. If many streams are read at
+ * once, `turn` resolves when this one may take more memory: for a program, or for more than BEFORE_TURN_BYTES_MAX.
+ */
+export async function* decompress(
+  stream: AsyncIterable<Uint8Array>,
+  turn?: Promise<unknown>,
+): AsyncGenerator<Uint8Array> {
+  const input = new ByteReader(inflate(stream, turn));
   try {
     // Not more than a line: the next one may come much later.
     const start = await input.peekLine(MAGIC_BYTES);
@@ -57,13 +64,27 @@ export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGener
   }
 }
 
-async function* inflate(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** A thousand lines. Larger files need not share commits. */
+export const BEFORE_TURN_BYTES_MAX = 262_144;
+
+async function* inflate(
+  stream: AsyncIterable<Uint8Array>,
+  turn?: Promise<unknown>,
+): AsyncGenerator<Uint8Array> {
   const input = new ByteReader(stream);
   try {
     const kind = kindOf(await input.peekLine(MAGIC_BYTES));
-    if (kind === 'gzip') yield* inflateGzip(input);
-    else if (kind !== null && DECOMPRESSORS[kind]) yield* runProgram(DECOMPRESSORS[kind], input);
-    else yield* input.rest();
+    if (kind === 'gzip') {
+      let bytes = 0;
+      for await (const chunk of inflateGzip(input)) {
+        bytes += chunk.length;
+        if (bytes > BEFORE_TURN_BYTES_MAX) await turn;
+        yield chunk;
+      }
+    } else if (kind !== null && DECOMPRESSORS[kind]) {
+      await turn;
+      yield* runProgram(DECOMPRESSORS[kind], input);
+    } else yield* input.rest();
   } finally {
     await input.close();
   }

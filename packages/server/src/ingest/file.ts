@@ -50,7 +50,7 @@ const COUNTING_RECORDS_MAX = 50_000;
 export interface Turn {
   /** Resolves when the batches of the file before have been handed to the store. */
   before: Promise<unknown>;
-  /** Called when those of this file have. */
+  /** Called when those of this file have. Not called after an error: the file may be tried again. */
   finish(): void;
 }
 
@@ -252,7 +252,7 @@ export async function* ingestFile(
       yield* counted('for some');
       if (!isLast) continue;
       batches.end();
-      if (turn) handedOver.then(turn.finish, turn.finish);
+      if (turn) handedOver.then(turn.finish, () => {});
       yield* counted('for all');
       if (bytes.failure) throw bytes.failure;
       if (chunk.unfinishedBytes > 0)
@@ -266,7 +266,6 @@ export async function* ingestFile(
     await Promise.allSettled([...counting.map((batch) => batch.counted), handedOver]);
     await bytes.close();
     await file?.close();
-    turn?.finish();
   }
 }
 

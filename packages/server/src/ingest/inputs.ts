@@ -2,7 +2,7 @@
 import { closeSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { MAGIC_BYTES, notText } from './compression.ts';
-import { nameKind } from './rotated-files.ts';
+import { isRotatedName } from './rotated-files.ts';
 
 export interface InputFile {
   /** `-` is standard input. */
@@ -51,11 +51,15 @@ function addPath(
   depth: number,
   found: (InputFile & { mtimeMs: number })[],
   inputs: Inputs,
+  isLink = false,
 ): void {
   try {
     const stats = statSync(path);
     if (stats.isDirectory()) {
-      if (depth === DEPTH_MAX) inputs.skipped.push({ path, what: `more than ${DEPTH_MAX} directories deep` });
+      // It may lead back here.
+      if (isLink) inputs.skipped.push({ path, what: 'a link to a directory' });
+      else if (depth === DEPTH_MAX)
+        inputs.skipped.push({ path, what: `more than ${DEPTH_MAX} directories deep` });
       else addDirectory(path, depth + 1, found, inputs);
       return;
     }
@@ -63,7 +67,9 @@ function addPath(
     if (what !== null) inputs.skipped.push({ path, what });
     else found.push({ path, bytes: stats.size, isRegular: stats.isFile(), mtimeMs: stats.mtimeMs });
   } catch (error) {
-    inputs.problems.push({ path, code: (error as NodeJS.ErrnoException).code ?? 'unknown error' });
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    if (isLink && code === 'ELOOP') inputs.skipped.push({ path, what: 'a link that leads to itself' });
+    else inputs.problems.push({ path, code });
   }
 }
 
@@ -76,10 +82,7 @@ function addDirectory(
   for (const entry of readdirSync(directory, { withFileTypes: true })) {
     const path = join(directory, entry.name);
     if (entry.name.startsWith('.')) inputs.skipped.push({ path, what: 'hidden' });
-    // A link to a directory may lead back here.
-    else if (entry.isSymbolicLink() && statSync(path, { throwIfNoEntry: false })?.isDirectory())
-      inputs.skipped.push({ path, what: 'a link to a directory' });
-    else addPath(path, depth, found, inputs);
+    else addPath(path, depth, found, inputs, entry.isSymbolicLink());
   }
 }
 
@@ -97,17 +100,27 @@ function whyNoLog(path: string, stats: Stats): string | null {
 
 /** Whether the operand is a pattern, and not the name of an existing file. */
 export function isPatternOnly(operand: string): boolean {
-  return /[*?[]/.test(operand) && statSync(operand, { throwIfNoEntry: false }) === undefined;
+  return /[*?[]/.test(operand) && statsOf(operand) === null;
+}
+
+/** Null if it does not exist, or cannot be reached. */
+function statsOf(path: string): Stats | null {
+  try {
+    return statSync(path);
+  } catch {
+    return null;
+  }
 }
 
 /** The paths that match a pattern with `*`, `?` and `[...]`, as in a shell: wildcards match no `/`, and no dot at the start. */
-export function matches(pattern: string): string[] {
+function matches(pattern: string, beforeReading: (directory: string) => void = () => {}): string[] {
   const parent = dirname(pattern);
-  const directories = isPatternOnly(parent) ? matches(parent) : [parent];
+  const directories = isPatternOnly(parent) ? matches(parent, beforeReading) : [parent];
   const isMatch = nameMatcher(basename(pattern));
   const prefix =
     pattern.startsWith('./') || parent !== '.' ? (directory: string) => `${directory}/` : () => '';
   return directories.flatMap((directory) => {
+    beforeReading(directory);
     try {
       const names = readdirSync(directory).filter(isMatch).sort();
       return names.map((name) => (directory === '/' ? `/${name}` : `${prefix(directory)}${name}`));
@@ -133,13 +146,46 @@ function nameMatcher(pattern: string): (name: string) => boolean {
 
 const COMPRESSED_NAME = /\.(?:gz|xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
 
-/** The logs among the paths that match a pattern: without directories, compressed files, and rotated files of other logs. */
-export function matchingLogs(pattern: string, followed: ReadonlySet<string>): string[] {
-  const paths = matches(pattern).filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile());
-  const known = new Set([...paths, ...followed]);
-  const isRotated = (path: string) =>
-    [...known].some(
-      (log) => dirname(log) === dirname(path) && nameKind(basename(path), basename(log)) === 'rotated',
+/** A file that is added this soon after another change may leave the time of its directory as it is. */
+const SETTLED_MS = 2_000;
+/** A link may get its target, and a clock may be set: neither changes the time of the directory. */
+const MATCHED_MS_MAX = 60_000;
+
+/** The logs that match a pattern, for a caller that looks again and again. */
+export class MatchingLogs {
+  readonly #pattern: string;
+  /** When the directories were changed, as of the latest look; 0 if they did not exist. */
+  readonly #changes = new Map<string, number>();
+  #lookedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(pattern: string) {
+    this.#pattern = pattern;
+  }
+
+  /** Whether another look may find other logs. */
+  mayDiffer(now: number): boolean {
+    if (Math.abs(now - this.#lookedAt) > MATCHED_MS_MAX) return true;
+    return [...this.#changes].some(
+      ([directory, changedAt]) =>
+        changedAt > this.#lookedAt - SETTLED_MS || changedAt !== changeOf(directory),
     );
-  return paths.filter((path) => !COMPRESSED_NAME.test(path) && !isRotated(path));
+  }
+
+  /** Without directories, compressed files, and rotated files of other logs. `followed`: logs that may be gone now. */
+  look(followed: ReadonlySet<string>, now: number): string[] {
+    this.#lookedAt = now;
+    this.#changes.clear();
+    const note = (directory: string) => void this.#changes.set(directory, changeOf(directory));
+    const found = matches(this.#pattern, note);
+    const paths = new Set(found.filter((path) => statsOf(path)?.isFile()));
+    const isRotated = (path: string) => {
+      const name = basename(path);
+      const directory = path.slice(0, -name.length);
+      const isLog = (other: string) => paths.has(directory + other) || followed.has(directory + other);
+      return isRotatedName(name, isLog);
+    };
+    return [...paths].filter((path) => !COMPRESSED_NAME.test(path) && !isRotated(path));
+  }
 }
+
+const changeOf = (directory: string) => statsOf(directory)?.mtimeMs ?? 0;

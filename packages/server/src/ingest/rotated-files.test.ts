@@ -1,8 +1,10 @@
 import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { nameKind, rotatedFiles } from './rotated-files.ts';
+import { scaled } from '../../../../test/random.ts';
+import { isRotatedName, nameKind, rotatedFiles } from './rotated-files.ts';
 
 test.each([
   ['access.log.1', 'rotated'],
@@ -47,4 +49,42 @@ test('rotated files are listed oldest first; at equal times, a higher number or 
   expect(listed).toEqual(['-20260701.gz', '-20260702', '.10.gz', '.9.gz', '.2.gz', '.1']);
   expect(await rotatedFiles(join(directory, 'missing', 'a.log'))).toEqual([]);
   rmSync(directory, { recursive: true });
+});
+
+test('a name is rotated if it is so beside one of the logs', () => {
+  const part = fc.constantFrom(
+    'a',
+    'access',
+    '.log',
+    '.',
+    '-',
+    '.1',
+    '-20260701',
+    '.2.1',
+    '.old',
+    '.gz',
+    '_13',
+  );
+  const name = fc.array(part, { minLength: 1, maxLength: 5 }).map((parts) => parts.join(''));
+  let rotated = 0;
+  fc.assert(
+    fc.property(
+      name,
+      fc.array(part, { maxLength: 2 }),
+      fc.array(name, { maxLength: 5 }),
+      (log, suffix, others) => {
+        const other = log + suffix.join('');
+        const logs = new Set([log, ...others]);
+        const expected = [...logs].some((log) => nameKind(other, log) === 'rotated');
+        if (expected) rotated++;
+        expect(isRotatedName(other, (name) => logs.has(name))).toBe(expected);
+        const dated = other.replace('.log', '-20260701.log');
+        expect(isRotatedName(dated, (name) => logs.has(name))).toBe(
+          [...logs].some((log) => nameKind(dated, log) === 'rotated'),
+        );
+      },
+    ),
+    { numRuns: scaled(2_000) },
+  );
+  expect(rotated).toBeGreaterThan(0);
 });

@@ -87,6 +87,19 @@ export function nameKind(other: string, name: string): 'rotated' | 'other' | nul
   return DATE.test(plain.slice(stem.length, -extension.length)) ? 'rotated' : null;
 }
 
+/** Whether `nameKind` is `rotated` beside any of the logs, without comparing the name with each of them. */
+export function isRotatedName(name: string, isLog: (name: string) => boolean): boolean {
+  const plain = name.endsWith('.gz') ? name.slice(0, -'.gz'.length) : name;
+  const extension = plain.slice(plain.lastIndexOf('.'));
+  for (const { index } of name.matchAll(/[.-]/g)) {
+    const stem = name.slice(0, index);
+    for (const log of [stem, stem + extension]) {
+      if (isLog(log) && nameKind(name, log) === 'rotated') return true;
+    }
+  }
+  return false;
+}
+
 /** Compression keeps the time. At equal times, a higher number is older and a later date is newer. */
 function oldestFirst(a: RotatedFile, b: RotatedFile): number {
   if (a.mtimeMs !== b.mtimeMs) return a.mtimeMs - b.mtimeMs;
