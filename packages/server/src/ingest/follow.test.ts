@@ -140,7 +140,10 @@ test('with other logs, an error log is counted one look later, through rotation 
   await lookAll(one);
   expect(one.isErrorLog).toBe(false);
   const errorLines = (count: number) => {
-    const lines = Array.from({ length: count }, () => `2026/07/01 00:00:00 [error] 1#1: *${++written} line\n`);
+    const lines = Array.from(
+      { length: count },
+      () => `2026/07/01 00:00:00 [error] 1#1: *${++written} line\n`,
+    );
     return lines.join('');
   };
   const dropped = async () => (await store.sources('p'))[0]?.dropped.other_log_line ?? 0;
