@@ -310,9 +310,8 @@ async function ingestOne(
       let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
-        const plain = isRegular ? await PlainFile.open(file, advance, bytes) : null;
-        const stream =
-          plain ?? (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined));
+        const openPipe = () => (isStdin ? decompress(openStdin(io)) : openLog(file, advance));
+        const stream = isRegular ? await PlainFile.open(file, advance, bytes) : openPipe();
         const bytesLeft = () => left.bytes;
         // Threads read one file at a time.
         const shared = turn === null ? { parsers, bytesLeft } : { turn };
