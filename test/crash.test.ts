@@ -13,7 +13,7 @@ import { ndjson, Sandbox } from './sandbox.ts';
 const SEED = 9;
 const LINES = 120_000;
 const KILLS = scaled(5);
-const SMALL_FILES = 1_000;
+const SMALL_FILES = 600;
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
