@@ -1,6 +1,8 @@
 /** `kill -9` at any moment: nothing is lost, nothing counts twice. */
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Api, login, sum } from './api.ts';
 import { CATEGORIES, type KnownEvent, Oracle } from './oracle.ts';
@@ -11,6 +13,7 @@ import { ndjson, Sandbox } from './sandbox.ts';
 const SEED = 9;
 const LINES = 120_000;
 const KILLS = scaled(5);
+const SMALL_FILES = 600;
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
@@ -68,6 +71,34 @@ test('ingest killed several times and then run to the end counts every event onc
   expect(status).toBe(0);
   expect(stdout).toMatch(new RegExp(`^accepted +${left}$`, 'm'));
   expect(await countedEvents(api)).toBe(events.length);
+  await expectCounts(api, new Oracle(events), random);
+});
+
+test('ingest of many small files killed several times and then run to the end counts every event once', async () => {
+  const random = new Random(SEED + 2);
+  const events = randomEvents(random, SMALL_FILES);
+  const directory = sandbox.path('files');
+  mkdirSync(directory);
+  for (const [i, { hostname, ...event }] of events.entries()) {
+    const line = ndjson([{ ...event, host: hostname, line: i }]);
+    writeFileSync(join(directory, `${i}.log`), i % 2 === 0 ? line : gzipSync(line));
+  }
+  const { installation, api } = await sandbox.service();
+  const options = ['--data', sandbox.data, '--project', installation.project_id];
+  const args = ['ingest', ...options, '--format', 'events', directory];
+  let [counted, kills] = [0, 0];
+  while (kills < 2 && counted < SMALL_FILES) {
+    const run = sandbox.start(args);
+    const latest = counted + random.integer(1, Math.ceil((SMALL_FILES - counted) / 3));
+    await eventually(async () => (await countedEvents(api)) >= latest || undefined, `${latest} events`);
+    if ((await run.kill()).signal === 'SIGKILL') kills++;
+    counted = await countedEvents(api);
+  }
+  expect(kills).toBeGreaterThan(0);
+  const { status, stdout } = await sandbox.run(args);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(new RegExp(`^accepted +${SMALL_FILES - counted}$`, 'm'));
+  expect(await countedEvents(api)).toBe(SMALL_FILES);
   await expectCounts(api, new Oracle(events), random);
 });
 

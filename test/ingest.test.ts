@@ -605,7 +605,7 @@ test.each(['a stream', 'a file'])('threads count %s like the main thread alone',
     const source = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     const progress: FileProgress[] = [];
     const pipeline = new Pipeline(store, limits, () => NOW);
-    const stream = (input === 'a file' ? await PlainFile.open(file) : null) ?? openLog(file);
+    const stream = input === 'a file' ? await PlainFile.open(file) : openLog(file);
     for await (const step of ingestFile(stream, source, store, pipeline, { parsers })) progress.push(step);
     return { progress, hosts: await store.hosts('p'), sources: await store.sources('p') };
   };

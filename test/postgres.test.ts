@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, describe } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
+import { startWith } from '../packages/server/src/store/batches.ts';
 import { migrate, postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
+import { NOW } from './store-conformance/data.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
 /** A batch takes some milliseconds. */
@@ -17,20 +20,56 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
     afterAll(() => server?.stop());
 
+    async function newTables(topKeys?: number) {
+      const options = {
+        url: parseDatabaseUrl(server.url),
+        password: PASSWORD,
+        schema: `test_${++schemas}`,
+        usesTls: () => false,
+        timeoutMs: 30_000,
+        connectionsMax: 10,
+        mayMigrate: false,
+        topKeys,
+      };
+      await migrate(options);
+      return options;
+    }
+
+    test('lookups of many small files share statements', async () => {
+      const store = postgresStore(await newTables(), () => NOW);
+      const append = (id: string, after: string, name = 's') =>
+        store.append({
+          project: 'p',
+          source: { name, format: 'events' },
+          id,
+          link: { after, bytes: 1, firstLineHash: '', readerState: '', siblings: [] },
+          events: [],
+          dropped: {},
+        });
+      const starts = Array.from({ length: 64 }, (_, i) => startWith(`start ${i}`));
+      for (const [i, start] of starts.slice(0, 10).entries()) await append(`file ${i}`, start);
+      await append('second', 'file 3');
+      await append('other', starts[0] ?? '', 'other');
+      const run = vi.spyOn(Database.prototype, 'run');
+      const lookups = [...starts, 'file 3', '', 'nothing'].map((after) =>
+        store.batchesAfter('p', 's', after),
+      );
+      const other = store.batchesAfter('p', 'other', starts[0] ?? '');
+      const found = (await Promise.all(lookups)).map((links) => links.map(({ id }) => id).sort());
+      const ids = Array.from({ length: 10 }, (_, i) => `file ${i}`);
+      const expected = [...ids.map((id) => [id]), ...starts.slice(10).map(() => []), ['second'], ids, []];
+      expect(found).toEqual(expected);
+      expect((await other).map(({ id }) => id)).toEqual(['other']);
+      // One for the unknown start.
+      expect(run.mock.calls.length).toBeLessThanOrEqual(3);
+      run.mockRestore();
+      await store.close();
+    });
+
     durableStoreConformance(
       'PostgreSQL',
       async (now, topKeys) => {
-        const options = {
-          url: parseDatabaseUrl(server.url),
-          password: PASSWORD,
-          schema: `test_${++schemas}`,
-          usesTls: () => false,
-          timeoutMs: 30_000,
-          connectionsMax: 10,
-          mayMigrate: false,
-          topKeys,
-        };
-        await migrate(options);
+        const options = await newTables(topKeys);
         let store = postgresStore(options, now);
         return {
           store,

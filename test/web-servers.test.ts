@@ -132,14 +132,22 @@ const LONG_PATHS = [
   `${`/${'A'.repeat(200)}`.repeat(9)}?q=%3Cscript%3E`,
 ];
 
-/** Ingests the logs in every order, each time into another project: one attack per refused request, in its category. */
+/** Follows the logs while they are written, and ingests them in every order, each time into another project: one attack per refused request, in its category. */
 async function expectOncePerRequest(since: number, { address, ...logs }: WebServer): Promise<void> {
+  const { accessLog, auditLog, errorLog } = logs;
+  const [live, followed] = [await addProject(), await addProject()];
+  follow(live, errorLog, accessLog, auditLog);
   await attack(address);
   for (const path of LONG_PATHS) await sendMany(address, path);
-  const { accessLog, auditLog, errorLog } = logs;
-  const followed = await addProject();
   follow(followed, accessLog, auditLog, errorLog);
-  await expectSentCounts(followed, since, { xss: LONG_PATHS.length * BLOCKED_COUNT });
+  const sent = LONG_PATHS.length * BLOCKED_COUNT;
+  for (const api of [live, followed]) {
+    await eventually(async () => {
+      const { items } = await api.getJson<{ items: { dropped: Distribution }[] }>('connections');
+      return (items[0]?.dropped.same_request ?? 0) >= ATTACK_COUNT + sent || undefined;
+    }, 'the error log');
+    await expectSentCounts(api, since, { xss: sent });
+  }
   const orders = [
     [[accessLog, auditLog, errorLog]],
     [[errorLog, auditLog, accessLog]],
@@ -150,14 +158,13 @@ async function expectOncePerRequest(since: number, { address, ...logs }: WebServ
     const api = await addProject();
     for (const files of runs)
       await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, ...files]);
-    await expectSentCounts(api, since, { xss: LONG_PATHS.length * BLOCKED_COUNT });
+    await expectSentCounts(api, since, { xss: sent });
   }
   // The error log alone may have verdicts only, so the categories depend on it; the number of attacks does not.
   const api = await addProject();
   for (const file of [errorLog, auditLog, accessLog])
     await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, file]);
   const { attacks, requests } = await api.timeline(`from=${since}&to=${Date.now() + 60_000}`);
-  const sent = LONG_PATHS.length * BLOCKED_COUNT;
   expect([sum(attacks), sum(requests)]).toEqual([ATTACK_COUNT + sent, REQUEST_COUNT + sent]);
 }
 
@@ -171,10 +178,11 @@ describe.skipIf(!NGINX.isInstalled() && process.env.CI !== 'true')(
       await expectExactCounts(since, address, [accessLog, auditLog], [accessLog, errorLog]);
     });
 
-    test('access log and native audit log, followed live', async () => {
+    test('access log and native audit log, followed live, also with the error log', async () => {
       const since = Date.now() - 1_000;
       webServer = await startNginx('Native');
-      await expectExactCounts(since, webServer.address, [webServer.accessLog, webServer.auditLog]);
+      const { address, accessLog, auditLog, errorLog } = webServer;
+      await expectExactCounts(since, address, [accessLog, auditLog], [accessLog, auditLog, errorLog]);
     });
 
     test('access log followed live, audit records pushed by ModSecurity', async () => {
@@ -232,10 +240,11 @@ describe.skipIf(!APACHE.isInstalled() && process.env.CI !== 'true')(
       await expectOncePerRequest(since, webServer);
     });
 
-    test('access log and native audit log, followed live', async () => {
+    test('access log and native audit log, followed live, also with the error log', async () => {
       const since = Date.now() - 1_000;
       webServer = await startApache('Native');
-      await expectExactCounts(since, webServer.address, [webServer.accessLog, webServer.auditLog]);
+      const { address, accessLog, auditLog, errorLog } = webServer;
+      await expectExactCounts(since, address, [accessLog, auditLog], [accessLog, auditLog, errorLog]);
     });
   },
 );

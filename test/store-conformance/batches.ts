@@ -56,24 +56,21 @@ export function batchTests({ fresh }: Suite): void {
       [[unnamed, long, unnamed, { ...long, ids: ['b'] }], 2],
       [[long, { ...long, ids: ['b'] }, unnamed, unnamed, unnamed], 3],
     ];
-    for (const [requests, attacks] of cases) {
-      const { store } = await fresh();
-      for (const [i, flagged] of requests.entries()) {
-        const event = { ...flaggedAt(NOW + i), flagged };
-        const appended = await store.append(batch('p', [], [event]));
-        expect(appended).toMatchObject({ kind: 'appended' });
+    const { store } = await fresh();
+    for (const [i, [requests, attacks]] of cases.entries()) {
+      const [alone, together] = [`alone ${i}`, `together ${i}`];
+      const events = requests.map((flagged, n) => ({ ...flaggedAt(NOW + n), flagged }));
+      for (const event of events)
+        expect(await store.append(batch(alone, [], [event]))).toMatchObject({ kind: 'appended' });
+      await store.append(batch(together, [], events));
+      for (const project of [alone, together]) {
+        expect(await attacksOf(store, project), JSON.stringify(requests)).toBe(attacks);
+        const [source] = await store.sources(project);
+        expect([source?.events, source?.dropped.same_request ?? 0]).toEqual([
+          attacks,
+          requests.length - attacks,
+        ]);
       }
-      expect(await attacksOf(store), JSON.stringify(requests)).toBe(attacks);
-      const [source] = await store.sources('p');
-      expect([source?.events, source?.dropped.same_request ?? 0]).toEqual([
-        attacks,
-        requests.length - attacks,
-      ]);
-      // The same in one batch, in another source.
-      const { store: joined } = await fresh();
-      const events = requests.map((flagged, i) => ({ ...flaggedAt(NOW + i), flagged }));
-      await joined.append(batch('p', [], events));
-      expect(await attacksOf(joined), JSON.stringify(requests)).toBe(attacks);
     }
   });
 
@@ -92,7 +89,7 @@ export function batchTests({ fresh }: Suite): void {
       source: { name: 'another', format: 'caddy' },
     });
     await store.append(batch('q', [], [{ ...flaggedAt(NOW), flagged }]));
-    expect(await attacksOf(store)).toBe(3);
+    expect(await attacksOf(store, 'p')).toBe(3);
   });
 
   test('chunks of a file are found by their predecessor', async () => {
@@ -188,7 +185,7 @@ function flaggedAt(time: number): RandomEvent {
   return { time, host: null, request: false, attack: 'sqli', count: 1 };
 }
 
-async function attacksOf(store: Store): Promise<number> {
-  const { attacks } = await store.series({ project: 'p', edges: [0, NOW + 1_000_000] });
+async function attacksOf(store: Store, project: string): Promise<number> {
+  const { attacks } = await store.series({ project, edges: [0, NOW + 1_000_000] });
   return attacks[0] ?? 0;
 }

@@ -2,10 +2,11 @@
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
-import { logsOfRequest, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
+import { FIRST_BYTES, isErrorLog, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
 import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
@@ -15,7 +16,7 @@ import { findInputs, type InputFile, isPatternOnly, MatchingLogs } from '../inge
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
 import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
-import { createReader } from '../ingest/reader.ts';
+import { rotatedFiles } from '../ingest/rotated-files.ts';
 import { FILE_REPLACED } from '../lmdb/commit.ts';
 import { isSourceName } from '../printable.ts';
 import { afterRunning } from '../running-time.ts';
@@ -155,19 +156,9 @@ export const followCommand = command({
       });
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      /** Those of the logs that have not been read to their end. */
-      const catchUps = new Set<Promise<void>>();
+      const looking = new Set<Looking>();
+      const holdsErrorLog = files.length > 1 || files.some(isPatternOnly);
       const follow = async (path: string, isMatch = false) => {
-        let caughtUp = () => {};
-        const catchUp = new Promise<void>((resolve) => {
-          caughtUp = resolve;
-        });
-        catchUps.add(catchUp);
-        catchUp.then(() => catchUps.delete(catchUp));
-        if (await isErrorLog(path)) {
-          caughtUp();
-          await Promise.all(catchUps);
-        }
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
         const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
         const counted = (outcome: Outcome) => {
@@ -176,8 +167,9 @@ export const followCommand = command({
           warnOfIds(outcome);
         };
         if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
-        const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
-        return followOne(new Follower(options), path, io, { isMatch, caughtUp });
+        const { now, stop } = io;
+        const options = { path, ingest, store, pipeline, now, stop, holdsErrorLog, counted, warn };
+        return followOne(new Follower(options), path, io, isMatch, looking);
       };
       const followers = files.map((file) =>
         isPatternOnly(file) ? followMatches(file, (path) => follow(path, true), io) : follow(file),
@@ -363,10 +355,8 @@ async function ingestOne(
       let lines = 0;
       try {
         // The size of a compressed file is known only before decompression.
-        const plain = isRegular ? await PlainFile.open(file, advance, bytes) : null;
-        const stream =
-          plain ??
-          (isStdin ? decompress(openStdin(io)) : openLog(file, advance, bytes || undefined, turn?.before));
+        const openPipe = () => (isStdin ? decompress(openStdin(io)) : openLog(file, advance));
+        const stream = isRegular ? await PlainFile.open(file, advance, bytes, turn?.before) : openPipe();
         const bytesLeft = () => left.bytes;
         // Threads read one file at a time.
         const shared = turn ? { turn } : { parsers, bytesLeft };
@@ -469,7 +459,7 @@ async function errorLogsLast(files: readonly InputFile[]): Promise<InputFile[]> 
   const [others, errorLogs]: [InputFile[], InputFile[]] = [[], []];
   for (const file of files) {
     const kind = file.path.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '0');
-    const isLast = kinds.get(kind) ?? (await isErrorLog(file.path));
+    const isLast = kinds.get(kind) ?? (await startsLikeErrorLog(file.path));
     kinds.set(kind, isLast);
     (isLast ? errorLogs : others).push(file);
   }
@@ -477,26 +467,19 @@ async function errorLogsLast(files: readonly InputFile[]): Promise<InputFile[]> 
 }
 
 /** By its first lines. A log that cannot be read is reported later. */
-async function isErrorLog(file: string): Promise<boolean> {
+async function startsLikeErrorLog(file: string): Promise<boolean> {
   const stats = file === '-' ? null : await stat(file).catch(() => null);
   // A pipe cannot be read twice.
   if (!stats?.isFile()) return false;
   const bytes = new ByteReader(openLog(file));
   try {
-    const start = await bytes.peek(FIRST_BYTES);
-    const reader = createReader({ format: 'auto' });
-    const lines = start.toString('latin1', 0, FIRST_BYTES).split('\n').slice(0, FIRST_LINES);
-    const parsed = [...lines.flatMap((line) => reader.read(line, 0)), ...reader.flush()];
-    return parsed.some(({ format }) => logsOfRequest(format) === 'error log');
+    return isErrorLog(await bytes.peek(FIRST_BYTES));
   } catch {
     return false;
   } finally {
     await bytes.close();
   }
 }
-
-const FIRST_BYTES = 65_536;
-const FIRST_LINES = 100;
 
 function nameOf(file: string): string {
   return file === '-' ? STANDARD_INPUT : file;
@@ -549,31 +532,56 @@ async function followMatches(
 
 const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
 
+/** A log that is followed, for those that wait for it. */
+interface Looking {
+  /** False for error logs, and for logs that cannot be read. */
+  isAwaited: boolean;
+  /** Called when a look that begins from now on has found the end of the log. */
+  waiting: (() => void)[];
+}
+
+/** Resolves when the other logs have been read to the end that they have now, or further. */
+async function othersAreRead(all: ReadonlySet<Looking>, one: Looking): Promise<void> {
+  const others = [...all].filter((other) => other !== one && other.isAwaited);
+  await Promise.all(others.map(({ waiting }) => new Promise<void>((end) => waiting.push(end))));
+}
+
 /**
- * `isMatch`: the path was found by a pattern, so it is no longer followed when the log is gone for good. `caughtUp` is called
- * when the file was read to its end, or cannot be read now.
+ * `isMatch`: the path was found by a pattern, so it is no longer followed when the log is gone for good. `all`: the logs of
+ * the command. An error log is read after the others, so that the audit records of its requests are counted first.
  */
 async function followOne(
   follower: Follower,
   path: string,
   io: Io,
-  { isMatch, caughtUp }: { isMatch: boolean; caughtUp: () => void },
+  isMatch: boolean,
+  all: Set<Looking>,
 ): Promise<void> {
+  const looking: Looking = { isAwaited: true, waiting: [] };
+  all.add(looking);
+  // The first look reads rotated files, too.
+  const [rotated] = (await rotatedFiles(resolve(path))).slice(-1);
+  looking.isAwaited = !(
+    (await startsLikeErrorLog(path)) ||
+    (rotated && (await startsLikeErrorLog(rotated.path)))
+  );
+  if (!looking.isAwaited) await othersAreRead(all, looking);
   let problem: string | null = null;
   let existedAt = io.now();
   while (!io.stop.aborted) {
     if (isMatch && existsSync(path)) existedAt = io.now();
     if (isMatch && io.now() - existedAt > GONE_MS) break;
+    const waiting = looking.waiting.splice(0);
+    let pauseMs = POLL_MS;
+    let isAtEnd = true;
     try {
-      const hasMore = await follower.look();
+      isAtEnd = !(await follower.look());
+      if (isAtEnd) looking.isAwaited = !follower.isErrorLog;
+      else pauseMs = 0;
       if (problem !== null) {
         const missing = existsSync(path) ? null : `${path} does not exist: waiting for it`;
         if (missing !== problem) printLine(io.stderr, `wafstat: ${missing ?? `${path}: reading continues`}`);
         problem = missing;
-      }
-      if (!hasMore) {
-        caughtUp();
-        await pauseFor(POLL_MS, io);
       }
     } catch (error) {
       // No lines are lost: the position in the file is stored with the counts.
@@ -582,11 +590,19 @@ async function followOne(
       const found = error instanceof LinesInFuture ? `lines in the future since ${error.time}` : message;
       if (found !== problem) printLine(io.stderr, `wafstat: ${message}`);
       problem = found;
-      caughtUp();
-      await pauseFor(RETRY_MS, io);
+      pauseMs = RETRY_MS;
+      // The lines that the store has not taken come before those of an error log.
+      isAtEnd = !(error instanceof StoreUnavailable);
+      looking.isAwaited = !isAtEnd && !follower.isErrorLog;
     }
+    if (isAtEnd) for (const end of waiting) end();
+    else looking.waiting.unshift(...waiting);
+    if (pauseMs === 0) continue;
+    await pauseFor(pauseMs, io);
+    if (follower.isErrorLog) await othersAreRead(all, looking);
   }
-  caughtUp();
+  all.delete(looking);
+  for (const end of looking.waiting) end();
   await follower.close();
 }
 

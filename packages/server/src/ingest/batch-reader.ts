@@ -4,7 +4,7 @@ import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
 import { endsWithLineEnd, type Line, LineBlock, lineEnd, lineText } from './lines.ts';
-import type { LineReader } from './reader.ts';
+import { createReader, type LineReader } from './reader.ts';
 
 /** Allows for wrong clocks and time zones. */
 const FUTURE_MS_MAX = 24 * 3_600_000;
@@ -248,6 +248,18 @@ export function logsOfRequest(format: string): 'audit log' | 'error log' | null 
   if (['modsecurity3-json', 'modsecurity2-json', 'modsecurity-native', 'coraza-json'].includes(format))
     return 'audit log';
   return ['nginx-error', 'apache-error', 'caddy'].includes(format) ? 'error log' : null;
+}
+
+/** How much of a file shows what it is. */
+export const FIRST_BYTES = 65_536;
+const FIRST_LINES = 100;
+
+/** Whether a file is an error log, by its first bytes. */
+export function isErrorLog(start: Buffer): boolean {
+  const reader = createReader({ format: 'auto' });
+  const lines = start.toString('latin1', 0, FIRST_BYTES).split('\n').slice(0, FIRST_LINES);
+  const parsed = [...lines.flatMap((line) => reader.read(line, 0)), ...reader.flush()];
+  return parsed.some(({ format }) => logsOfRequest(format) === 'error log');
 }
 
 export function spanWith(span: TimeSpan | undefined, time: number): TimeSpan {

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import { crc32, createInflateRaw, type InflateRaw } from 'node:zlib';
+import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib';
 import { DECOMPRESSORS, kindOf, MAGIC_BYTES, refuseCompressed } from './compression.ts';
 
 export const READ_BYTES = 1_048_576;
@@ -164,6 +164,13 @@ async function* inflateMember(input: ByteReader): AsyncGenerator<Uint8Array> {
   if (flags & HAS_NAME) await skipString(input);
   if (flags & HAS_COMMENT) await skipString(input);
   if (flags & HAS_CHECKSUM) await take(input, 2);
+  const whole = inflateAtOnce(await input.peek(1));
+  if (whole !== null) {
+    input.take(whole.taken);
+    yield whole.bytes;
+    await checkTrailer(input, crc32(whole.bytes), whole.bytes.length);
+    return;
+  }
   const inflate = createInflateRaw({ chunkSize: INFLATED_CHUNK_BYTES });
   const feeding = feed(inflate, input).catch((error: Error) => inflate.destroy(error));
   let checksum = 0;
@@ -178,9 +185,30 @@ async function* inflateMember(input: ByteReader): AsyncGenerator<Uint8Array> {
     inflate.destroy();
     await feeding;
   }
+  await checkTrailer(input, checksum, bytes);
+}
+
+async function checkTrailer(input: ByteReader, checksum: number, bytes: number): Promise<void> {
   const trailer = await take(input, 8);
   if (trailer.readUInt32LE(0) !== checksum || trailer.readUInt32LE(4) !== bytes) {
     throw Object.assign(new Error('incorrect data check'), { code: 'Z_DATA_ERROR' });
+  }
+}
+
+/** About a millisecond of work. */
+const AT_ONCE_BYTES_MAX = 16_384;
+const AT_ONCE_INFLATED_BYTES_MAX = 262_144;
+
+/** A short member that is there as a whole: a stream would take ten times as long. Null if it is longer, or damaged. */
+function inflateAtOnce(input: Buffer): { bytes: Buffer; taken: number } | null {
+  if (input.length === 0 || input.length > AT_ONCE_BYTES_MAX) return null;
+  try {
+    const inflated = inflateRawSync(input, { info: true, maxOutputLength: AT_ONCE_INFLATED_BYTES_MAX });
+    // With `info`, the result is an object, which the types do not know.
+    const { buffer, engine } = inflated as unknown as { buffer: Buffer; engine: InflateRaw };
+    return { bytes: buffer, taken: engine.bytesWritten };
+  } catch {
+    return null;
   }
 }
 

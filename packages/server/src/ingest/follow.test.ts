@@ -66,9 +66,10 @@ function pipeline() {
   return new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => clock.now);
 }
 
-function follower(file: FileIngest = ingest): Follower {
+function follower(file: FileIngest = ingest, holdsErrorLog = false): Follower {
   return new Follower({
     path,
+    holdsErrorLog,
     ingest: file,
     store,
     pipeline: pipeline(),
@@ -129,6 +130,45 @@ test('an incomplete line is counted when the rest is written', async () => {
   appendFileSync(path, line.slice(10));
   await lookAll(one);
   expect(await requests()).toBe(1);
+  await one.close();
+});
+
+test('with other logs, an error log is counted one look later, through rotation and truncation', async () => {
+  const auto = { ...ingest, reader: { format: 'auto' as const } };
+  const one = follower(auto, true);
+  await lookAll(one);
+  expect(one.isErrorLog).toBe(false);
+  const errorLines = (count: number) => {
+    const lines = Array.from(
+      { length: count },
+      () => `2026/07/01 00:00:00 [error] 1#1: *${++written} line\n`,
+    );
+    return lines.join('');
+  };
+  const dropped = async () => (await store.sources('p'))[0]?.dropped.other_log_line ?? 0;
+  writeFileSync(path, errorLines(3));
+  await lookAll(one);
+  expect([one.isErrorLog, await dropped()]).toEqual([true, 0]);
+  appendFileSync(path, errorLines(2));
+  await lookAll(one);
+  expect(await dropped()).toBe(3);
+  renameSync(path, `${path}.1`);
+  appendFileSync(`${path}.1`, errorLines(2));
+  writeFileSync(path, errorLines(4));
+  await lookAll(one);
+  expect(await dropped()).toBe(5);
+  await lookAll(one);
+  await lookAll(one);
+  expect(await dropped()).toBe(11);
+  copyFileSync(path, `${path}-20260701`);
+  truncateSync(path);
+  appendFileSync(path, errorLines(5));
+  for (let looks = 0; looks < 3; looks++) await lookAll(one);
+  expect(await dropped()).toBe(written);
+  // All that is behind is read without pauses.
+  appendFileSync(path, errorLines(LINE_BYTES_MAX / 16));
+  for (let looks = 0; looks < 2; looks++) await lookAll(one);
+  expect(await dropped()).toBe(written);
   await one.close();
 });
 

@@ -51,6 +51,8 @@ interface FollowOptions {
   now: () => number;
   /** When aborted, batches under way are counted and nothing more is read. */
   stop: AbortSignal;
+  /** As in TailOptions. */
+  holdsErrorLog?: boolean | undefined;
   counted(outcome: Outcome): void;
   /** Called if a file is skipped or lines may be lost. */
   warn(message: string): void;
@@ -122,9 +124,16 @@ export class Follower {
     }
     const now = await stat(this.#path).catch(() => null);
     if (now !== null && fileId(now) === this.#live.id) return false;
+    // Lines that are held back must wait for the next look.
+    const hasMore = !this.#live.isErrorLog;
     this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
     this.#live = null;
-    return true;
+    return hasMore;
+  }
+
+  /** Whether the lines that the next look counts are those of an error log. */
+  get isErrorLog(): boolean {
+    return [this.#live, ...this.#retiring.map(({ tail }) => tail)].some((tail) => tail?.isErrorLog);
   }
 
   /** Lines in the future must not keep other files waiting. Throws other errors. */

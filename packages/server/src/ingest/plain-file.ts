@@ -1,7 +1,7 @@
 /** A log file that is not compressed. It may be truncated and written again while it is read. */
 import { readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { READ_BYTES } from './byte-stream.ts';
+import { openLog, READ_BYTES } from './byte-stream.ts';
 import { CompressedInput, isRead, kindOf } from './compression.ts';
 import { endOfHole } from './lines.ts';
 
@@ -78,25 +78,26 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
     this.#readBytes = Math.min(READ_BYTES, Math.max(SAMPLE_BYTES, bytes));
   }
 
-  /** Null if `decompress` has to read the file. Throws CompressedInput if it is an archive. */
+  /** A PlainFile, or the content of a compressed file (`turn`: see `decompress`). Throws CompressedInput if it is an archive. */
   static async open(
     path: string,
     onRead?: (bytes: number) => void,
     bytes?: number,
-  ): Promise<PlainFile | null> {
-    const file = new PlainFile(await open(path, 'r'), onRead, bytes);
+    turn?: Promise<unknown>,
+  ): Promise<AsyncIterable<Uint8Array>> {
+    const handle = await open(path, 'r');
+    const file = new PlainFile(handle, onRead, bytes);
     try {
-      const bytes = await file.read(0, SAMPLE_BYTES);
-      file.#start = sampleOf(0, bytes);
-      const kind = kindOf(bytes);
+      const start = await file.read(0, SAMPLE_BYTES);
+      file.#start = sampleOf(0, start);
+      const kind = kindOf(start);
       if (kind === null) return file;
       if (!isRead(kind)) throw new CompressedInput(kind);
     } catch (error) {
       await file.close();
       throw error;
     }
-    await file.close();
-    return null;
+    return openLog(handle, onRead, bytes, turn);
   }
 
   get fd(): number {

@@ -1,7 +1,7 @@
 /** One open file, counted from its last checkpoint in the store to its end, and again whenever it grows. */
 import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
-import type { Outcome } from './batch-reader.ts';
+import { FIRST_BYTES, isErrorLog, type Outcome } from './batch-reader.ts';
 import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
 import { addsRecord, type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
@@ -18,6 +18,8 @@ interface TailOptions {
   ingest: FileIngest;
   store: Store;
   pipeline: Pipeline;
+  /** Whether lines of an error log are counted one look later, because other logs may report the same requests. */
+  holdsErrorLog?: boolean | undefined;
   counted(outcome: Outcome): void;
   /** Called when the first line of a file is counted. The result is stored in the same transaction. */
   begin(firstLineHash: string): FollowedPath;
@@ -42,6 +44,10 @@ export class Tail {
   readonly #handle: FileHandle;
   #progress: Progress;
   #isRotated = false;
+  /** Undefined as long as its first lines do not show it. */
+  #isErrorLog: boolean | undefined;
+  /** The length of an error log at the end of the look before. */
+  #seenBytes = 0;
   /** See `fileId`. */
   readonly id: string;
 
@@ -64,9 +70,14 @@ export class Tail {
     return this.#progress.firstLineHash;
   }
 
+  get isErrorLog(): boolean {
+    return this.#isErrorLog === true;
+  }
+
   /** Determines again how much of the file has been counted. */
   async locate(isRotated: boolean): Promise<void> {
     this.#isRotated = isRotated;
+    this.#seenBytes = 0;
     const progress = initialProgress(this.#options);
     await this.#skipCounted(progress, isRotated);
     this.#progress = progress;
@@ -97,8 +108,9 @@ export class Tail {
    */
   async read(): Promise<'more' | 'grown' | 'end' | 'truncated'> {
     if (await this.#isShorterCopy()) return 'end';
-    const unread = await this.#unread();
-    if (unread === null) return 'truncated';
+    const visible = await this.#unread();
+    if (visible === null) return 'truncated';
+    const unread = await this.#released(visible);
     const { checkpoints, lines } = this.#progress;
     const chunk = nextChunk(unread, checkpoints.insideLine, lines + 1);
     if (!(await this.#count(chunk, 'aged'))) return 'more';
@@ -144,6 +156,21 @@ export class Tail {
     if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return null;
     // The file may have been truncated and written again during the read.
     return hasSample(this.#handle.fd, sampleOf(start, seen)) ? seen.subarray(fingerprint.length) : null;
+  }
+
+  /** The bytes that may be counted now: of an error log, those that it had at the look before. */
+  async #released(unread: Buffer): Promise<Buffer> {
+    if (!this.#options.holdsErrorLog) return unread;
+    const { offset } = this.#progress;
+    if (this.#isErrorLog === undefined && unread.length > 0) {
+      const start = await readAt(this.#handle, 0, FIRST_BYTES);
+      if (isErrorLog(start)) this.#isErrorLog = true;
+      else if (start.length === FIRST_BYTES) this.#isErrorLog = false;
+    }
+    if (!this.isErrorLog) return unread;
+    const released = unread.subarray(0, Math.max(0, this.#seenBytes - offset));
+    if (released.length < unread.length) this.#seenBytes = (await this.stat()).size;
+    return released;
   }
 
   async #isShorterCopy(): Promise<boolean> {

@@ -2,6 +2,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFil
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
+import type { Key } from 'lmdb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
@@ -304,6 +305,78 @@ describe('repair', () => {
     expect(findings.map(({ table }) => table)).toEqual(['hosts', 'batch-links']);
     expect((await repairStatistics(path)).repairs).toEqual(findings);
     expect((await verifyStatistics(path)).problems).toBe(0);
+  });
+
+  const lines = (id: string): Event => {
+    const flagged = { kind: 'lines', log: 'nginx-error', ids: [id] } as const;
+    return { time: NOW, hostId: null, request: false, attack: 'sqli', count: 1, flagged };
+  };
+
+  /** A copy whose source remembers the requests a, b and c, in a batch each. */
+  async function withRequests(): Promise<string> {
+    const path = copy();
+    const store = lmdbStore(path, () => NOW, { requestsMax: 3 });
+    for (const id of ['a', 'b', 'c'])
+      await store.append({ project: 'p', source: SOURCE, events: [lines(id)], dropped: {} });
+    await store.close();
+    return path;
+  }
+
+  /** Which of the requests are known, if the source sees them again in this order. */
+  async function knownRequests(path: string, ids: readonly string[]): Promise<string[]> {
+    const store = lmdbStore(path, () => NOW, { requestsMax: 3 });
+    const known: string[] = [];
+    for (const id of ids) {
+      const batch = { project: 'p', source: SOURCE, events: [lines(id)], dropped: {} };
+      if ('sameRequests' in (await store.append(batch))) known.push(id);
+    }
+    await store.close();
+    return known;
+  }
+
+  test.each([
+    { table: 'requests', known: ['a', 'c'] },
+    { table: 'request-numbers', known: ['a', 'b', 'c'] },
+  ] as const)(
+    'keeps the remembered requests if one record of $table is damaged',
+    async ({ table, known }) => {
+      const path = await withRequests();
+      const { root } = openTables(path);
+      const raw = root.openDB<Buffer, Key>(table, { encoding: 'binary' });
+      const [, { key, value } = { key: '', value: Buffer.alloc(0) }] = [...raw.getRange()];
+      await raw.put(key, lastByteChanged(value));
+      await root.close();
+      const { findings } = await verifyStatistics(path);
+      expect(findings.map((finding) => finding.table)).toEqual([table]);
+      expect((await repairStatistics(path)).lost).toEqual([]);
+      expect((await verifyStatistics(path)).findings).toEqual([]);
+      expect(await knownRequests(path, ['a', 'b', 'c'])).toEqual(known);
+      // The oldest ones are still forgotten, and no record stays behind.
+      await knownRequests(path, ['d', 'e', 'f']);
+      const { root: after, requests, requestNumbers } = openTables(path);
+      expect([requests.getKeysCount(), requestNumbers.getKeysCount()]).toEqual([3, 3]);
+      await after.close();
+      expect((await verifyStatistics(path)).findings).toEqual([]);
+    },
+  );
+
+  test('fixes requests and numbers that do not belong together', async () => {
+    const path = await withRequests();
+    const { root, requests, requestNumbers } = openTables(path);
+    const [[source] = [0]] = [...requests.getKeys()];
+    await requestNumbers.remove([source, 1]);
+    await requestNumbers.put([source, 7], 'gone');
+    await requests.put([source + 1, 'a'], { number: 1, time: NOW, logs: [] });
+    await root.close();
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ table, problem }) => `${table}: ${problem}`)).toEqual([
+      'requests: the record in request-numbers is missing',
+      'requests: the source or the number is wrong',
+      'request-numbers: the request does not exist',
+    ]);
+    expect(await repairStatistics(path)).toMatchObject({ lost: [], repairs: findings });
+    expect((await verifyStatistics(path)).findings).toEqual([]);
+    expect(await knownRequests(path, ['a', 'b', 'c'])).toEqual(['a', 'b', 'c']);
   });
 });
 

@@ -2,14 +2,17 @@
 import { createHash } from 'node:crypto';
 import type { Database, Row } from '../../postgres/database.ts';
 import { isStart, startWith } from '../batches.ts';
+import { GroupCommit } from '../group-commit.ts';
 import { derivedId } from '../ids.ts';
 import { groupSources, newSource } from '../sources.ts';
 import {
+  type BatchLink,
   compareFollowed,
   type FollowedPath,
   NO_SOURCE,
   type Source,
   type Store,
+  StoreUnavailable,
   type TimeRange,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
@@ -39,31 +42,67 @@ type RecordMethods = Pick<
   | 'checkWrites'
 >;
 
+interface Lookup {
+  project: string;
+  source: string;
+  /** An unknown start, '', may be any. */
+  after: string;
+}
+
+/** The batches after each of these. */
+async function findBatches(database: Database, lookups: readonly Lookup[]): Promise<BatchLink[][]> {
+  const keysOf = ({ project, source, after }: Lookup) =>
+    (isStart(after) ? ['', after] : [after]).map((each) => JSON.stringify([project, source, each]));
+  const keys = [...new Set(lookups.filter(({ after }) => after !== '').flatMap(keysOf))];
+  const parts: [string, string, string][] = keys.map((key) => JSON.parse(key));
+  const rows = await database.run<BatchColumns & { i: number }>(
+    `SELECT k.i::int AS i, b.id, b.bytes, b.first_line_hash, b.reader_state
+     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k(project, name, after, i)
+     JOIN sources s ON s.project = k.project AND s.name = k.name
+     JOIN batches b ON b.project = s.project AND b.source = s.number AND b.after = k.after`,
+    [0, 1, 2].map((part) => parts.map((each) => each[part] ?? '')),
+  );
+  const links = new Map(keys.map((key): [string, BatchLink[]] => [key, []]));
+  for (const row of rows) links.get(keys[row.i - 1] ?? '')?.push(linkOf(row));
+  return Promise.all(
+    lookups.map((lookup) =>
+      lookup.after === ''
+        ? findFirstBatches(database, lookup)
+        : keysOf(lookup).flatMap((key) => links.get(key) ?? []),
+    ),
+  );
+}
+
+async function findFirstBatches(database: Database, { project, source }: Lookup): Promise<BatchLink[]> {
+  const rows = await database.run<BatchColumns>(
+    `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
+     FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
+     WHERE s.project = $1 AND s.name = $2 AND (b.after = '' OR starts_with(b.after, $3))`,
+    [project, source, startWith('')],
+  );
+  return rows.map(linkOf);
+}
+
+function linkOf({ id, bytes, first_line_hash, reader_state }: BatchColumns): BatchLink {
+  return { id, bytes, firstLineHash: first_line_hash, readerState: reader_state };
+}
+
 /** `available` runs an action once the tables have been checked. */
 export function recordMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
   now: () => number,
 ): RecordMethods {
+  // Those that are made while others run share a statement: `ingest` reads many small files at once.
+  const lookups = new GroupCommit<Lookup, BatchLink[]>(
+    () => 1,
+    (group) => findBatches(database, group),
+    (error) => error instanceof StoreUnavailable,
+  );
   return {
     version: (query) => available(() => versionOf(database, query)),
 
-    batchesAfter: (project, source, after) =>
-      available(async () => {
-        const rows = await database.run<BatchColumns>(
-          `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
-           FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
-           WHERE s.project = $1 AND s.name = $2
-             AND ${after === '' ? "(b.after = '' OR starts_with(b.after, $3))" : 'b.after = ANY($3)'}`,
-          [project, source, after === '' ? startWith('') : isStart(after) ? ['', after] : [after]],
-        );
-        return rows.map(({ id, bytes, first_line_hash, reader_state }) => ({
-          id,
-          bytes,
-          firstLineHash: first_line_hash,
-          readerState: reader_state,
-        }));
-      }),
+    batchesAfter: (project, source, after) => available(() => lookups.add({ project, source, after })),
 
     followedPaths: (project) =>
       available(async () => {
