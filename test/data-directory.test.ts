@@ -6,6 +6,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmSync,
   statSync,
@@ -15,9 +16,10 @@ import {
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { open } from 'lmdb';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { login } from './api.ts';
-import { eventually, PROGRAM } from './process.ts';
+import { eventually, PROGRAM, type Process } from './process.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, ndjson, Sandbox } from './sandbox.ts';
 
@@ -25,6 +27,10 @@ const T = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const BIT_FLIPS = fileURLToPath(new URL('./bit-flips.mjs', import.meta.url));
 const FLIPS = scaled(100);
+const ROUNDS = 20;
+/** Locks the first byte of a file until it is killed. */
+const HOLD =
+  'open F, "+<", $ARGV[0] or die; $l = pack "ssx4qqi", F_WRLCK, SEEK_SET, 0, 1, 0; fcntl F, F_SETLKW, $l; $| = 1; print "locked\\n"; sleep';
 const SEED = Number(process.env.FUZZ_SEED ?? 13);
 
 let sandbox: Sandbox;
@@ -275,9 +281,91 @@ describe('compact', () => {
     expect(bytes_after).toBeLessThan(bytes_before);
     expect(await sandbox.runJson('source', 'list', '--project', project)).toEqual(before);
     expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
-    expect(readdirSync(sandbox.data).filter((name) => name.includes('compact'))).toEqual([]);
+    expect(unfinished()).toEqual([]);
   });
+
+  test('refuses a file of another storage version, as the service does, and changes nothing', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
+    const file = join(sandbox.data, 'statistics.mdb');
+    for (const version of [2, 4]) {
+      const opened = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false });
+      opened.openDB('meta', { encoding: 'json' }).putSync('version', version);
+      await opened.close();
+      const bytes = readFileSync(file);
+      const refused = await sandbox.run(['compact', '--data', sandbox.data]);
+      expect(refused.status).toBe(1);
+      expect(refused.stderr).toContain(
+        `${file} has storage version ${version}, but this release reads version 3`,
+      );
+      const served = await sandbox.run(['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
+      expect(served.stderr).toBe(refused.stderr);
+      expect(readFileSync(file).equals(bytes)).toBe(true);
+      expect(unfinished()).toEqual([]);
+    }
+  });
+
+  test('loses no event of an ingest that is opening the file, and may run twice at the same time', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T }], ...KEEP_ALL);
+    const options = ['--data', sandbox.data, '--project', project, '--format', 'events', ...KEEP_ALL];
+    const counted = async () =>
+      (await sandbox.runJson<{ events: number }[]>('source', 'list', '--project', project)).map(
+        ({ events }) => events,
+      );
+    const ends = { compacted: 0, refused: 0 };
+    for (let round = 1; round <= ROUNDS; round++) {
+      // Creates the lock file, which the last compact may have removed.
+      await counted();
+      const log = sandbox.write(`${round}.ndjson`, ndjson([{ time: T + round }, { time: T }]));
+      const ingest = await startAndStop(['ingest', ...options, log]);
+      const compacts = [1, 2].slice(round % 2).map(() => sandbox.start(['compact', '--data', sandbox.data]));
+      // Every third one continues while the file is compacted.
+      if (round % 3 === 0) ingest.signal('SIGCONT');
+      for (const compact of compacts) {
+        const { status, stderr } = await compact.end();
+        ends[status === 0 ? 'compacted' : 'refused']++;
+        expect([status, stderr]).toEqual(
+          status === 0
+            ? [0, '']
+            : [1, expect.stringMatching(/statistics\.mdb (is in use|or its lock file was deleted)/)],
+        );
+        if (compacts.length === 1 && round % 3 > 0) expect(status).toBe(0);
+      }
+      ingest.signal('SIGCONT');
+      const { status, stdout, stderr } = await ingest.end();
+      expect([status, stdout], stderr).toEqual([0, expect.stringMatching(/accepted +2\n/)]);
+    }
+    expect(await counted(), JSON.stringify(ends)).toEqual([1 + 2 * ROUNDS]);
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
+    expect(unfinished()).toEqual([]);
+  });
+
+  /** Stops it after it has opened the lock file, and before LMDB opens the data file: LMDB locks the first byte in between. */
+  async function startAndStop(args: readonly string[]): Promise<Process> {
+    const lock = join(sandbox.data, 'statistics.mdb-lock');
+    const holder = sandbox.start([], { program: ['perl', '-MFcntl=:DEFAULT,:seek', '-e', HOLD, lock] });
+    await holder.line('locked');
+    const started = sandbox.start(args);
+    const files = `/proc/${started.pid}/fd`;
+    const hasOpen = () => readdirSync(files).some((fd) => readlinkSync(join(files, fd)) === lock);
+    await eventually(() => ignoreErrors(hasOpen) || undefined, 'the lock file to be opened');
+    started.signal('SIGSTOP');
+    await holder.kill();
+    return started;
+  }
+
+  const unfinished = () => readdirSync(sandbox.data).filter((name) => name.includes('unfinished'));
 });
+
+/** Files that are closed while they are listed. */
+function ignoreErrors<T>(action: () => T): T | undefined {
+  try {
+    return action();
+  } catch {
+    return undefined;
+  }
+}
 
 test('files are readable by their owner only; wrong modes are corrected and logged', async () => {
   const { project_id: project } = await sandbox.init();
