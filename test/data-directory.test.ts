@@ -2,30 +2,51 @@
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmSync,
   statSync,
   truncateSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { open } from 'lmdb';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { login } from './api.ts';
-import { eventually, PROGRAM } from './process.ts';
+import { eventually, PROGRAM, type Process } from './process.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, ndjson, Sandbox } from './sandbox.ts';
 
 const T = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const BIT_FLIPS = fileURLToPath(new URL('./bit-flips.mjs', import.meta.url));
+const IDENTITY_FLIPS = fileURLToPath(new URL('./identity-flips.mjs', import.meta.url));
 const FLIPS = scaled(100);
+/** Fewer, because each checks two passwords. */
+const LOGIN_FLIPS = scaled(60);
+const ROUNDS = 20;
+/** Locks the first byte of a file until it is killed. */
+const HOLD =
+  'open F, "+<", $ARGV[0] or die; $l = pack "ssx4qqi", F_WRLCK, SEEK_SET, 0, 1, 0; fcntl F, F_SETLKW, $l; $| = 1; print "locked\\n"; sleep';
 const SEED = Number(process.env.FUZZ_SEED ?? 13);
+
+/** A line of identity-flips.mjs. */
+interface FlipResult {
+  position: number;
+  verified: { status: number; text: string };
+  before: { errors: number; wrong: string[] };
+  repaired: { status: number; text: string };
+  after: { errors: number; wrong: string[] };
+}
 
 let sandbox: Sandbox;
 beforeEach(() => {
@@ -113,6 +134,86 @@ describe('a flipped bit', () => {
   });
 });
 
+describe('a flipped bit in identity.mdb', () => {
+  test('gives right results of logins and lookups or an error, verify finds it, and repair says what is lost', async () => {
+    const random = new Random(SEED);
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T }], ...KEEP_ALL);
+    const flips = JSON.stringify(Array.from({ length: LOGIN_FLIPS }, () => random.integer(0, 1e9 - 1) / 1e9));
+    const { stdout, stderr, status, signal } = spawnSync(
+      process.execPath,
+      [IDENTITY_FLIPS, sandbox.data, project, flips],
+      { encoding: 'utf8', maxBuffer: 1e8 },
+    );
+    expect({ status, signal }, `seed ${SEED}: ${stderr}`).toEqual({ status: 0, signal: null });
+    const results = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as FlipResult);
+    expect(results).toHaveLength(LOGIN_FLIPS);
+    for (const { position, verified, before, repaired, after } of results) {
+      const where = `seed ${SEED}, bit ${position}: ${verified.text} ${repaired.text}`;
+      expect(before.wrong, where).toEqual([]);
+      if (before.errors > 0) expect(verified.status, where).toBe(1);
+      // Either everything is right again, or it says how to get it back. A revoked token never becomes valid.
+      if (repaired.status === 0) expect(after, where).toEqual({ errors: 0, wrong: [] });
+      else expect(repaired.text, where).toMatch(/^lost: .*('wafstat |restore .* from a backup)/m);
+      const changed = after.wrong.filter((result) => result.startsWith('["revoked"'));
+      expect(
+        changed.filter((result) => !/"(revoked|user_gone|user_disabled)"\]$/.test(result)),
+        where,
+      ).toEqual([]);
+    }
+    const count = (isOne: (result: FlipResult) => boolean) => results.filter(isOne).length;
+    expect(count(({ before }) => before.errors > 0)).toBeGreaterThan(LOGIN_FLIPS / 5);
+    expect(count(({ verified, repaired }) => verified.status === 1 && repaired.status === 0)).toBeGreaterThan(
+      0,
+    );
+  });
+
+  test('is a 503 that names verify; repair removes the user, who can be added again', async () => {
+    const { project_id: project, ...installation } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T }], ...KEEP_ALL);
+    const add = ['user', 'add', 'ann', '--data', sandbox.data, '--role', 'reader', '--password-stdin'];
+    expect((await sandbox.run(add, { stdin: 'a long password' })).status).toBe(0);
+    const server = await sandbox.serve(KEEP_ALL);
+    const ann = { ...installation, project_id: project, user: 'ann', password: 'a long password' };
+    await login(server.address, ann);
+    const file = join(sandbox.data, 'identity.mdb');
+    const fd = openSync(file, 'r+');
+    const bytes = readFileSync(file);
+    const name = Buffer.from('"name":"ann"');
+    // In place, also in older versions of the page: the service has the file open.
+    for (let at = bytes.indexOf(name); at !== -1; at = bytes.indexOf(name, at + 1))
+      writeSync(fd, Buffer.from('a'), 0, 1, at + 10);
+    closeSync(fd);
+    const refused = await fetch(`${server.address}/v3/auth/tokens`, {
+      method: 'POST',
+      body: JSON.stringify({
+        auth: {
+          identity: {
+            methods: ['password'],
+            password: { user: { name: 'ann', password: 'a long password', domain: { name: 'default' } } },
+          },
+          scope: { project: { id: project } },
+        },
+      }),
+    });
+    expect(refused.status).toBe(503);
+    expect(await refused.text()).toContain('wafstat verify');
+
+    const repaired = await sandbox.start(['repair', '--data', sandbox.data]).end();
+    expect(repaired.status).toBe(1);
+    expect(repaired.stdout).toContain(
+      "add it again with 'wafstat user add ann --domain default --role ROLE'",
+    );
+    expect(repaired.stdout).toContain('ok: ');
+    expect((await sandbox.run(add, { stdin: 'a long password' })).status).toBe(0);
+    await login(server.address, ann);
+    expect((await sandbox.run(['audit', '--data', sandbox.data])).stdout).toContain('identity.repair');
+  });
+});
+
 describe('a data directory with a missing or damaged file', () => {
   test('is refused with a message that says what to do', async () => {
     const { project_id: project } = await sandbox.init();
@@ -136,6 +237,20 @@ describe('a data directory with a missing or damaged file', () => {
     renameSync(identity, sandbox.path('identity.mdb'));
     expect(await refusal()).toContain('Restore identity.mdb and master.key from the backup');
     renameSync(sandbox.path('identity.mdb'), identity);
+    // LMDB would create an empty table with the right name.
+    const whole = readFileSync(identity);
+    const renamed = Buffer.from(
+      whole.toString('latin1').replaceAll('revoked-until', 'revokee-until'),
+      'latin1',
+    );
+    writeFileSync(identity, renamed);
+    expect(await refusal()).toMatch(/identity\.mdb is damaged: page .* unknown table\. Run 'wafstat verify'/);
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).stdout).toContain('unknown table');
+    expect((await sandbox.run(['repair', '--data', sandbox.data])).stdout).toContain(
+      'restore the file from a backup',
+    );
+    expect(readFileSync(identity).equals(renamed)).toBe(true);
+    writeFileSync(identity, whole);
     expect(await sandbox.runJson('source', 'list', '--project', project)).toHaveLength(1);
   });
 
@@ -275,9 +390,91 @@ describe('compact', () => {
     expect(bytes_after).toBeLessThan(bytes_before);
     expect(await sandbox.runJson('source', 'list', '--project', project)).toEqual(before);
     expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
-    expect(readdirSync(sandbox.data).filter((name) => name.includes('compact'))).toEqual([]);
+    expect(unfinished()).toEqual([]);
   });
+
+  test('refuses a file of another storage version, as the service does, and changes nothing', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
+    const file = join(sandbox.data, 'statistics.mdb');
+    for (const version of [2, 4]) {
+      const opened = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false });
+      opened.openDB('meta', { encoding: 'json' }).putSync('version', version);
+      await opened.close();
+      const bytes = readFileSync(file);
+      const refused = await sandbox.run(['compact', '--data', sandbox.data]);
+      expect(refused.status).toBe(1);
+      expect(refused.stderr).toContain(
+        `${file} has storage version ${version}, but this release reads version 3`,
+      );
+      const served = await sandbox.run(['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
+      expect(served.stderr).toBe(refused.stderr);
+      expect(readFileSync(file).equals(bytes)).toBe(true);
+      expect(unfinished()).toEqual([]);
+    }
+  });
+
+  test('loses no event of an ingest that is opening the file, and may run twice at the same time', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T }], ...KEEP_ALL);
+    const options = ['--data', sandbox.data, '--project', project, '--format', 'events', ...KEEP_ALL];
+    const counted = async () =>
+      (await sandbox.runJson<{ events: number }[]>('source', 'list', '--project', project)).map(
+        ({ events }) => events,
+      );
+    const ends = { compacted: 0, refused: 0 };
+    for (let round = 1; round <= ROUNDS; round++) {
+      // Creates the lock file, which the last compact may have removed.
+      await counted();
+      const log = sandbox.write(`${round}.ndjson`, ndjson([{ time: T + round }, { time: T }]));
+      const ingest = await startAndStop(['ingest', ...options, log]);
+      const compacts = [1, 2].slice(round % 2).map(() => sandbox.start(['compact', '--data', sandbox.data]));
+      // Every third one continues while the file is compacted.
+      if (round % 3 === 0) ingest.signal('SIGCONT');
+      for (const compact of compacts) {
+        const { status, stderr } = await compact.end();
+        ends[status === 0 ? 'compacted' : 'refused']++;
+        expect([status, stderr]).toEqual(
+          status === 0
+            ? [0, '']
+            : [1, expect.stringMatching(/statistics\.mdb (is in use|or its lock file was deleted)/)],
+        );
+        if (compacts.length === 1 && round % 3 > 0) expect(status).toBe(0);
+      }
+      ingest.signal('SIGCONT');
+      const { status, stdout, stderr } = await ingest.end();
+      expect([status, stdout], stderr).toEqual([0, expect.stringMatching(/accepted +2\n/)]);
+    }
+    expect(await counted(), JSON.stringify(ends)).toEqual([1 + 2 * ROUNDS]);
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
+    expect(unfinished()).toEqual([]);
+  });
+
+  /** Stops it after it has opened the lock file, and before LMDB opens the data file: LMDB locks the first byte in between. */
+  async function startAndStop(args: readonly string[]): Promise<Process> {
+    const lock = join(sandbox.data, 'statistics.mdb-lock');
+    const holder = sandbox.start([], { program: ['perl', '-MFcntl=:DEFAULT,:seek', '-e', HOLD, lock] });
+    await holder.line('locked');
+    const started = sandbox.start(args);
+    const files = `/proc/${started.pid}/fd`;
+    const hasOpen = () => readdirSync(files).some((fd) => readlinkSync(join(files, fd)) === lock);
+    await eventually(() => ignoreErrors(hasOpen) || undefined, 'the lock file to be opened');
+    started.signal('SIGSTOP');
+    await holder.kill();
+    return started;
+  }
+
+  const unfinished = () => readdirSync(sandbox.data).filter((name) => name.includes('unfinished'));
 });
+
+/** Files that are closed while they are listed. */
+function ignoreErrors<T>(action: () => T): T | undefined {
+  try {
+    return action();
+  } catch {
+    return undefined;
+  }
+}
 
 test('files are readable by their owner only; wrong modes are corrected and logged', async () => {
   const { project_id: project } = await sandbox.init();
@@ -460,7 +657,7 @@ function isInRecord(bytes: Buffer, offset: number): boolean {
 
 describe('a file that is deleted or replaced while it is in use', () => {
   test.each(['statistics.mdb', 'statistics.mdb-lock', 'identity.mdb'])(
-    '%s: changes are refused, the service is not ready, and the log says why',
+    '%s: the log says so without a request, changes are refused, and the service is not ready',
     async (name) => {
       const { server, api } = await sandbox.service(...KEEP_ALL);
       const push = () =>
@@ -471,6 +668,8 @@ describe('a file that is deleted or replaced while it is in use', () => {
         });
       expect((await push()).status).toBe(200);
       rmSync(join(sandbox.data, name));
+      const message = `${join(sandbox.data, name.replace('-lock', ''))} or its lock file was deleted or replaced`;
+      await eventually(() => server.process.stderr.includes(message) || undefined, 'the reason in the log');
       expect((await fetch(`${server.address}/readyz`)).status).toBe(503);
       const changed =
         name === 'identity.mdb'
@@ -481,10 +680,6 @@ describe('a file that is deleted or replaced while it is in use', () => {
           : await push();
       expect(changed.status).toBe(503);
       expect(await changed.text()).toContain('a file of the data directory was deleted or replaced');
-      await eventually(
-        () => server.process.stderr.includes('or its lock file was deleted or replaced') || undefined,
-        'the reason in the log',
-      );
     },
   );
 

@@ -50,6 +50,7 @@ export const AUDIT_ACTIONS = [
   'host.delete',
   'horizon.set',
   'statistics.repair',
+  'identity.repair',
   'login',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -232,6 +232,7 @@ describe('administration', () => {
       'login',
       'horizon.set',
       'statistics.repair',
+      'identity.repair',
     ];
     expect(new Set(actions)).toEqual(
       new Set(AUDIT_ACTIONS.filter((action) => !otherActions.includes(action))),

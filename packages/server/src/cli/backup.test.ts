@@ -55,18 +55,23 @@ test('a trail that was rotated, but has no new file yet, is in a backup once', (
   expect(readdirSync(to)).toEqual(['audit.log.1']);
 });
 
-test('copies of killed backups are removed, but nothing else', () => {
+test('copies of killed commands are removed, but nothing else', () => {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-backup-'));
   onTestFinished(() => rmSync(directory, { recursive: true }));
   const ended = spawnSync('true').pid;
   const kept = [
     `running${unfinishedSuffix(process.ppid)}`,
+    `running${unfinishedSuffix(process.ppid)}-lock`,
     `elsewhere.unfinished-00000000-${ended}`,
     `other${unfinishedSuffix(ended)}.bak`,
     'mine.unfinished-notes',
     `${unfinishedSuffix(ended).slice(1)}`,
   ];
-  const leftovers = [`killed${unfinishedSuffix(ended)}`, `same-number${unfinishedSuffix(process.pid)}`];
+  const leftovers = [
+    `killed${unfinishedSuffix(ended)}`,
+    `killed${unfinishedSuffix(ended)}-lock`,
+    `same-number${unfinishedSuffix(process.pid)}`,
+  ];
   for (const name of [...kept, ...leftovers]) {
     mkdirSync(join(directory, name));
     writeFileSync(join(directory, name, 'statistics.mdb'), '');

@@ -12,7 +12,6 @@ import {
   readdirSync,
   renameSync,
   rmSync,
-  type Stats,
   statSync,
 } from 'node:fs';
 import { hostname } from 'node:os';
@@ -22,6 +21,7 @@ import { AUDIT_FILE } from '../audit/audit-file.ts';
 import { DIRECTORY } from '../config.ts';
 import { commitSync, openLmdb, openReadOnly, processesWith } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
+import { inspectStatistics } from '../store/lmdb/schema.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
@@ -105,32 +105,34 @@ export const compactCommand = command({
     const data = requireDirectory(given.data, io);
     const file = statisticsFile(data);
     if (!fileExists(file)) throw new UserError(`${file} does not exist`);
-    const before = statSync(file);
     if (await isInUse(file)) throw inUse(file);
-    const copy = `${file}.compact`;
-    // A killed process may have left them.
-    for (const path of [copy, `${copy}-lock`]) rmSync(path, { force: true });
-    const transaction = lastTransaction(file);
-    await copyDataFile(file, copy);
-    const [problem] = (await walkPages(copy)).problems;
-    rmSync(`${copy}-lock`, { force: true });
-    if (problem) {
-      rmSync(copy);
-      throw new UserError(
-        `the compacted copy is damaged (${problem.key} ${problem.problem}); nothing was changed`,
-      );
-    }
-    sync(copy);
+    await checkPages(file);
+    await inspectStatistics(file);
+    // Open from here on: what is copied and what is replaced is the same file.
     const opened = openLmdb(file);
+    const before = statSync(file);
+    removeLeftovers(data);
+    const copy = `${file}${unfinishedSuffix(process.pid)}`;
     try {
+      const transaction = lastTransaction(file);
+      await opened.root.backup(copy, true);
+      chmodSync(copy, 0o600);
+      const [problem] = (await walkPages(copy)).problems;
+      if (problem) {
+        throw new UserError(
+          `the compacted copy is damaged (${problem.key} ${problem.problem}); nothing was changed`,
+        );
+      }
+      sync(copy);
       // With the write lock: a process that opens the file meanwhile changes nothing until it sees that it is another one.
       commitSync(opened, () => {
-        if (lastTransaction(file) !== transaction || hasOtherUsers(before, opened.root)) throw inUse(file);
+        const isUsed = processesWith(before).length > 0 || hasOtherReaders(opened.root);
+        if (isUsed || lastTransaction(file) !== transaction) throw inUse(file);
         renameSync(copy, file);
         rmSync(`${file}-lock`);
       });
     } finally {
-      rmSync(copy, { force: true });
+      for (const path of [copy, `${copy}-lock`]) rmSync(path, { force: true });
       await opened.root.close();
     }
     sync(dirname(file));
@@ -144,17 +146,21 @@ export const compactCommand = command({
   },
 });
 
-/** Names the machine and the process, so that the leftovers of a killed backup are known. */
+/** Names the machine and the process, so that the leftovers of a killed `backup` or `compact` are known. */
 export function unfinishedSuffix(pid: number): string {
   return `.unfinished-${hash('sha256', hostname()).slice(0, 8)}-${pid}`;
 }
 
-/** Removes the copies of backups that were killed. Those of other machines, or containers, may still be written. */
+/** Removes the copies of commands that were killed. Those of other machines, or containers, may still be written. */
 export function removeLeftovers(directory: string): void {
   for (const name of existsSync(directory) ? readdirSync(directory) : []) {
-    const pid = Number(/\.unfinished-[0-9a-f]{8}-(\d{1,10})$/.exec(name)?.[1]);
+    const pid = Number(/\.unfinished-[0-9a-f]{8}-(\d{1,10})(?:-lock)?$/.exec(name)?.[1]);
     // This process has not begun its own yet.
-    if (!name.endsWith(unfinishedSuffix(pid)) || (pid !== process.pid && isRunning(pid))) continue;
+    if (
+      !name.replace(/-lock$/, '').endsWith(unfinishedSuffix(pid)) ||
+      (pid !== process.pid && isRunning(pid))
+    )
+      continue;
     rmSync(join(directory, name), { recursive: true });
   }
 }
@@ -170,7 +176,9 @@ function isRunning(pid: number): boolean {
 /** Statistics first, so that the identity file has every project in them. */
 async function copyDirectory(from: string, to: string): Promise<void> {
   for (const file of [statisticsFile(from), identityFile(from)]) {
-    if (existsSync(file)) await copyDataFile(file, join(to, basename(file)));
+    if (!existsSync(file)) continue;
+    await checkPages(file);
+    await copyDataFile(file, join(to, basename(file)));
   }
   copyOtherFiles(from, to);
 }
@@ -203,13 +211,15 @@ function copyIfFile(from: string, to: string): void {
   }
 }
 
+/** LMDB crashes when it copies damaged pages. */
+async function checkPages(file: string): Promise<void> {
+  const [problem] = (await walkPages(file)).problems;
+  if (problem)
+    throw new UserError(`${file} is damaged: ${problem.key} ${problem.problem}. Restore it from a backup`);
+}
+
 /** Copies one snapshot, without free pages. */
 async function copyDataFile(from: string, to: string): Promise<void> {
-  const [problem] = (await walkPages(from)).problems;
-  // LMDB crashes when it copies damaged pages.
-  if (problem) {
-    throw new UserError(`${from} is damaged: ${problem.key} ${problem.problem}. Restore it from a backup`);
-  }
   const { root } = openReadOnly(from);
   try {
     await root.backup(to, true);
@@ -231,19 +241,20 @@ function inUse(file: string): UserError {
   );
 }
 
-/** Whether another process has the file open. */
+/** Whether another process has the file open. Processes first: a stopped one may hold the lock of LMDB's table of readers. */
 export async function isInUse(file: string): Promise<boolean> {
+  if (processesWith(statSync(file)).length > 0) return true;
   const { root } = openReadOnly(file);
   try {
-    return hasOtherUsers(statSync(file), root);
+    return hasOtherReaders(root);
   } finally {
     await root.close();
   }
 }
 
-/** Also looks into LMDB's table of readers, which includes processes in other containers. */
-function hasOtherUsers(file: Stats, root: RootDatabase): boolean {
+/** Includes processes in other containers. */
+function hasOtherReaders(root: RootDatabase): boolean {
   root.readerCheck();
   const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);
-  return processesWith(file).length > 0 || pids.some((pid) => pid !== String(process.pid));
+  return pids.some((pid) => pid !== String(process.pid));
 }

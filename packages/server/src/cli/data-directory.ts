@@ -16,9 +16,11 @@ import type { Actor } from '../audit/audit-trail.ts';
 import { DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
+import { IDENTITY_TABLES } from '../identity/lmdb-identity.ts';
 import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
+import { walkPages } from '../store/lmdb/verify.ts';
 import { type Io, UserError } from './command.ts';
 import { UsageError } from './options.ts';
 
@@ -170,7 +172,7 @@ export async function withEmbeddedIdentity<T>(
       `${directory} is not a wafstat data directory: create one with 'wafstat init --data ${directory}'`,
     );
   }
-  checkFile(identityFile(directory));
+  await checkIdentityFile(identityFile(directory));
   const identity = await openIdentity(identityFile(directory), masterKey(directory, context), context.now, {
     actor: localActor(),
   });
@@ -230,6 +232,16 @@ export function checkFile(file: string): void {
     if (!(error instanceof DamagedFile)) throw error;
     throw new UserError(`${error.message}. Restore it from a backup`);
   }
+}
+
+/** Reads all pages, which are few: LMDB could crash on a damaged one, or find a wrong record. */
+async function checkIdentityFile(file: string): Promise<void> {
+  checkFile(file);
+  const [problem] = (await walkPages(file, IDENTITY_TABLES)).problems;
+  if (problem === undefined) return;
+  throw new UserError(
+    `${file} is damaged: ${problem.key} ${problem.problem}. Run 'wafstat verify' and 'wafstat repair' with --data ${dirname(file)}`,
+  );
 }
 
 export function masterKey(directory: string, { env }: CommandContext): Buffer {

@@ -2,8 +2,10 @@
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
 import { DATA, DIRECTORY, STORE_OPTIONS } from '../config.ts';
-import { identityProblems } from '../identity/lmdb-identity.ts';
-import { repairStatistics } from '../store/lmdb/repair.ts';
+import { IDENTITY_TABLES, identityProblems } from '../identity/lmdb-identity.ts';
+import { repairIdentity } from '../identity/repair.ts';
+import { isReadable } from '../lmdb/pages.ts';
+import { type RepairReport, repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import {
@@ -36,7 +38,7 @@ export const verifyCommand = command({
 export const repairCommand = command({
   name: 'repair',
   description:
-    'repair the statistics: recompute damaged counters, remove orphaned references, add missing checksums, ' +
+    'repair the data directory: recompute damaged counters, rebuild references, remove damaged users and keys, ' +
     'and list what is lost; back up the data directory first',
   options: {
     data: DIRECTORY,
@@ -58,8 +60,9 @@ export const repairCommand = command({
     const after = { accept_statistics: accept };
     const entry = newAuditEntry(localActor(), 'statistics.repair', { type: 'statistics' }, { after });
     await openAuditFile(data, io.now).append(entry);
+    const identity = await repairIdentityOf(data, io);
     if (accept) await acceptStatistics(data, io);
-    const repaired = await repairStatistics(file, progressOn(io));
+    const repaired = mergeRepairs(identity, await repairStatistics(file, progressOn(io)));
     if (accept && isInitialised(data)) await acceptStatistics(data, io);
     const verified = await verifyDirectory(data, io);
     if (json) {
@@ -72,6 +75,41 @@ export const repairCommand = command({
     return repaired.lost.length === 0 && verified.problems === 0 ? 0 : 1;
   },
 });
+
+/** Repairs the identity, if the directory has one. */
+async function repairIdentityOf(data: string, io: Io): Promise<Pick<RepairReport, 'repairs' | 'lost'>> {
+  if (!isInitialised(data)) return { repairs: [], lost: [] };
+  const file = identityFile(data);
+  const pages = (await walkPages(file, IDENTITY_TABLES)).problems.filter((problem) => !isReadable(problem));
+  const { repairs, lost } =
+    pages.length > 0
+      ? {
+          repairs: [],
+          lost: pages.map((one) => ({ ...one, problem: `${one.problem}: restore the file from a backup` })),
+        }
+      : await repairIdentity(file, io.now());
+  if (repairs.length + lost.length > 0) {
+    const after = { lost: lost.map(({ table, key }) => `${table} ${key}`) };
+    const entry = newAuditEntry(localActor(), 'identity.repair', { type: 'installation' }, { after });
+    await openAuditFile(data, io.now).append(entry);
+  }
+  return { repairs: repairs.map(inIdentity), lost: lost.map(inIdentity) };
+}
+
+function inIdentity<T extends { table: string }>(finding: T): T {
+  return { ...finding, table: `${finding.table} of identity.mdb` };
+}
+
+function mergeRepairs(
+  identity: Pick<RepairReport, 'repairs' | 'lost'>,
+  statistics: RepairReport,
+): RepairReport {
+  return {
+    repaired: identity.repairs.length + statistics.repaired,
+    repairs: [...identity.repairs, ...statistics.repairs],
+    lost: [...identity.lost, ...statistics.lost],
+  };
+}
 
 export const horizonCommand = command({
   name: 'horizon',
@@ -122,10 +160,10 @@ export async function verifyDirectory(data: string, io: Io): Promise<VerifyRepor
     ? await verifyStatistics(file, progressOn(io))
     : { pages: 0, records: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;
-  const pages = (await walkPages(identityFile(data))).problems;
+  const pages = (await walkPages(identityFile(data), IDENTITY_TABLES)).problems;
   // LMDB trusts its pages: reading damaged ones could end the process.
   const identity = pages.length > 0 ? pages : await identityProblems(identityFile(data));
-  const findings = identity.map((one) => ({ ...one, table: `${one.table} of identity.mdb` }));
+  const findings = identity.map(inIdentity);
   return {
     ...report,
     problems: report.problems + identity.length,

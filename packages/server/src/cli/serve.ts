@@ -17,7 +17,7 @@ import type { ProjectLabels } from '../metrics/store-metrics.ts';
 import { printable } from '../printable.ts';
 import { afterRunning } from '../running-time.ts';
 import { retainFor } from '../store/retention.ts';
-import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
+import { type Store, StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, UserError, VERSION } from './command.ts';
 import { localActor } from './data-directory.ts';
 import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
@@ -53,6 +53,8 @@ import {
 
 /** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
+/** How often the data directory is checked. */
+const CHECK_WRITES_EVERY_MS = 5_000;
 
 type ServiceSource = Source<typeof SERVICE_OPTIONS>;
 type ServerValues = Values<typeof SERVER_OPTIONS>;
@@ -188,6 +190,7 @@ async function serve(opened: Served, values: ServerValues, io: Io, warnings: rea
     await recordStart(served, values, server.log, io);
   const kept = { eventsMs: values.retention, topListsMs: values.detailsRetention };
   const retention = retainFor(served.store, kept, io.now, server.log);
+  watchWrites(opened, server.log, io.stop);
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address, consoleUrl(values, served.identity.kind === 'local'));
   await boundGarbage();
@@ -196,6 +199,45 @@ async function serve(opened: Served, values: ServerValues, io: Io, warnings: rea
   await Promise.all([retention.stop(), server.close()]);
   if (served.identity.kind === 'remote') served.identity.close();
   return 0;
+}
+
+/**
+ * Logs when the data directory cannot be written any more, for example because a file of it was replaced, and when it can
+ * again: without requests, nothing else would notice. Costs a few `stat` calls each time.
+ */
+function watchWrites(
+  { store, identity, directory = null }: Served,
+  log: FastifyBaseLogger,
+  stop: AbortSignal,
+): void {
+  if (directory === null) return;
+  let logged: string | null = null;
+  let isChecking = false;
+  const check = async () => {
+    if (isChecking) return;
+    isChecking = true;
+    const trouble = await writeTrouble(store, identity);
+    isChecking = false;
+    if (stop.aborted) return;
+    if (trouble === null && logged !== null) log.info('the data directory can be written again');
+    if (trouble !== null && trouble.reason !== logged) log.error(trouble.message);
+    logged = trouble?.reason ?? null;
+  };
+  const timer = setInterval(() => void check(), CHECK_WRITES_EVERY_MS).unref();
+  stop.addEventListener('abort', () => clearInterval(timer), { once: true });
+}
+
+/** Messages contain figures, which differ each time; reasons do not. */
+async function writeTrouble(store: Store, identity: Served['identity']) {
+  try {
+    await store.checkWrites();
+    if (identity.kind === 'local') await identity.checkWrites();
+    return null;
+  } catch (error) {
+    const { message } = error as Error;
+    const isKnown = error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
+    return { message, reason: isKnown ? error.trouble : message };
+  }
 }
 
 /**

@@ -4,12 +4,18 @@
  */
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, RangeOptions } from 'lmdb';
+import * as lmdb from 'lmdb';
+import { printable } from '../printable.ts';
 import { IdentityDamaged } from './errors.ts';
 
 const CHECKSUM_BYTES = 4;
 
+/** lmdb-js exports it, but does not declare it. */
+const { bufferToKeyValue } = lmdb as unknown as { bufferToKeyValue(bytes: Buffer): Key };
+
 export class CheckedTable<V, K extends Key> {
   readonly #table: Database<Buffer, K>;
+  readonly #openRaw: () => Database<Buffer, Buffer>;
   readonly name: string;
 
   constructor(
@@ -17,6 +23,7 @@ export class CheckedTable<V, K extends Key> {
     name: string,
   ) {
     this.#table = open<Buffer, K>(name, { encoding: 'binary' });
+    this.#openRaw = () => open(name, { encoding: 'binary', keyEncoding: 'binary' });
     this.name = name;
   }
 
@@ -58,6 +65,27 @@ export class CheckedTable<V, K extends Key> {
   entryCount(): number {
     // lmdb-js returns it, but does not declare it.
     return (this.#table.getStats() as { entryCount: number }).entryCount;
+  }
+
+  /** For `repair`: the intact entries, and the keys of the others as text. */
+  scan(): { intact: { key: K; value: V }[]; damaged: string[] } {
+    const intact: { key: K; value: V }[] = [];
+    const damaged: string[] = [];
+    for (const { key: bytes, value } of this.#openRaw().getRange()) {
+      try {
+        const key = bufferToKeyValue(bytes) as K;
+        intact.push({ key, value: this.#decode(key, value) });
+      } catch {
+        damaged.push(printable(bytes.toString()));
+      }
+    }
+    return { intact, damaged };
+  }
+
+  /** Replaces the contents. A damaged key may be out of order, where no search finds it. */
+  replaceSync(entries: readonly { key: K; value: V }[]): void {
+    this.#table.clearSync();
+    for (const { key, value } of entries) this.putSync(key, value);
   }
 
   *#entries(range: RangeOptions): Generator<{ key: K; value: V }> {

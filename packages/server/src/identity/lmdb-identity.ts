@@ -19,7 +19,7 @@ import type { AccessKey, Domain, Project, User } from './records.ts';
 /** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
 const KEY_LENGTH_MAX = 256;
 /** Increase when old files can no longer be read as they are. */
-const IDENTITY_VERSION = 2;
+export const IDENTITY_VERSION = 2;
 /** Kept even if their tokens have expired: only the clock says so, which may be wrong. They take 25 MB. */
 const REVOCATIONS_KEPT = 100_000;
 /** Bounds the time of a revocation. */
@@ -27,7 +27,13 @@ const REVOCATIONS_DELETED_MAX = 1_000;
 /** Reserved beyond the last page in use: room for about 5,000 more revocations on a full disk. */
 const RESERVED_BYTES = 1_048_576;
 
-type Tables = ReturnType<typeof openTables>;
+/** All names of tables in the file. */
+export const IDENTITY_TABLES = [
+  ...['meta', 'state', 'domains', 'projects', 'users', 'names', 'keys', 'user-keys'],
+  ...['revoked', 'revoked-until', 'known-logins'],
+];
+
+export type Tables = ReturnType<typeof openTables>;
 type MetaKey = 'mark' | 'changes' | 'statistics';
 
 export interface LmdbIdentity extends IdentityStore {
@@ -42,7 +48,7 @@ export async function inspectLmdbIdentity(path: string) {
     const { root, table } = openReadOnly(opened);
     try {
       const problem = versionProblem(table('meta', { encoding: 'json' }), path);
-      if (problem !== null) return { versionProblem: problem };
+      if (problem !== null) return { versionProblem: problem.problem };
       const meta = new CheckedTable<number | string, MetaKey>(table, 'state');
       const [fingerprint, statisticsFileId] = [meta.get('mark'), meta.get('statistics')];
       return { versionProblem: null, fingerprint, statisticsFileId };
@@ -52,29 +58,49 @@ export async function inspectLmdbIdentity(path: string) {
   });
 }
 
-function versionProblem(table: Database<number, 'version'>, path: string): string | null {
-  const version = table.get('version') ?? IDENTITY_VERSION;
+/** What `verify` and `repair` report. */
+export interface IdentityProblem {
+  table: string;
+  key: string;
+  problem: string;
+}
+
+export function versionProblem(table: Database<number, 'version'>, path: string): IdentityProblem | null {
+  const version = readVersion(table);
   if (version === IDENTITY_VERSION) return null;
-  return `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`;
+  const problem =
+    version === null
+      ? `the format version of ${path} is damaged: run 'wafstat repair'`
+      : `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`;
+  return { table: 'meta', key: 'version', problem };
+}
+
+/** Null if it is damaged. A new file has none yet. */
+export function readVersion(table: Database<number, 'version'>): number | null {
+  try {
+    return table.get('version') ?? IDENTITY_VERSION;
+  } catch {
+    return null;
+  }
 }
 
 /** Damaged and missing records of an intact file, for `verify`. Runs in one turn, and so in one snapshot. */
 export async function identityProblems(path: string) {
   const db = openTables(path, true);
-  const found: { table: string; key: string; problem: string }[] = [];
+  const found: IdentityProblem[] = [];
   const attempt = (table: string, action: () => void) => {
     try {
       action();
     } catch (error) {
       if (!(error instanceof IdentityDamaged)) throw error;
-      found.push({ table, key: '', problem: `${error.message}: ${REMEDY}` });
+      found.push({ table, key: '', problem: error.message });
     }
   };
   const missing = (table: string, key: Key, problem: string) =>
-    found.push({ table, key: JSON.stringify(key), problem: `${problem}: ${REMEDY}` });
+    found.push({ table, key: JSON.stringify(key), problem });
   try {
     const problem = versionProblem(db.version, path);
-    if (problem !== null) return [{ table: 'meta', key: 'version', problem }];
+    if (problem !== null) return [problem];
     for (const table of Object.values(db).filter((each) => each instanceof CheckedTable)) {
       attempt(table.name, () => {
         for (const _ of table.getKeys());
@@ -90,12 +116,8 @@ export async function identityProblems(path: string) {
         missing('user-keys', [user, access], 'the key of this user is missing');
     for (const kind of ['domain', 'project', 'user'] as const)
       for (const { key, value } of db[`${kind}s`].getRange()) {
-        const name: [NamedKind, string, string] = [
-          kind,
-          'domain_id' in value ? (value as Project | User).domain_id : '',
-          value.name,
-        ];
-        if (db.names.get(name) !== key) missing(`${kind}s`, key, 'the name of the record is missing');
+        if (db.names.get(nameOf(kind, value)) !== key)
+          missing(`${kind}s`, key, 'the name of the record is missing');
       }
     for (const { key, value } of db.keys.getRange())
       if (!db.userKeys.doesExist([value.user_id, key]))
@@ -106,8 +128,6 @@ export async function identityProblems(path: string) {
   }
 }
 
-const REMEDY = 'restore identity.mdb from a backup';
-
 export function openLmdbIdentity(
   path: string,
   audit: AuditFile,
@@ -115,7 +135,7 @@ export function openLmdbIdentity(
 ): LmdbIdentity {
   const db = openTables(path);
   const problem = versionProblem(db.version, path);
-  if (problem !== null) throw new Error(problem);
+  if (problem !== null) throw new IdentityDamaged(problem.problem);
   // Only a new file needs the write lock, which another process may hold.
   if (!db.version.doesExist('version'))
     commitSync(db, () => void db.version.putSync('version', IDENTITY_VERSION));
@@ -233,13 +253,17 @@ function namesRange(kind: NamedKind, domainId: string) {
   return { start: [kind, domainId, ''], end: [kind, `${domainId}!`, ''] };
 }
 
+type NameKey = [kind: NamedKind, domain: string, name: string];
+
+export function nameOf(kind: NamedKind, record: { name: string; domain_id?: string }): NameKey {
+  return [kind, record.domain_id ?? '', record.name];
+}
+
 /** Writes in a transaction. */
 function createWriter(db: Tables, audit: AuditFile, revocationsKept: number): IdentityWriter {
   // TypeScript cannot tell which table belongs to K.
   const tableOf = <K extends NamedKind>(kind: K) =>
     db[`${kind}s`] as unknown as CheckedTable<NamedRecords[K], string>;
-  const nameOf = (kind: NamedKind, record: { name: string; domain_id?: string }) =>
-    [kind, record.domain_id ?? '', record.name] as [NamedKind, string, string];
 
   return {
     put(kind, record) {
@@ -278,7 +302,7 @@ function knownLoginsOf(db: Tables, userId: string) {
   return [...db.knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] })];
 }
 
-function openTables(path: string, readOnly = false) {
+export function openTables(path: string, readOnly = false) {
   const { table: openTable, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) => new CheckedTable<V, K>(openTable, name);
   return {
@@ -290,7 +314,7 @@ function openTables(path: string, readOnly = false) {
     projects: table<Project, string>('projects'),
     users: table<User, string>('users'),
     // Names of domains are unique; names of projects and users are unique in their domain.
-    names: table<string, [kind: NamedKind, domain: string, name: string]>('names'),
+    names: table<string, NameKey>('names'),
     keys: table<AccessKey, string>('keys'),
     userKeys: table<true, [user: string, access: string]>('user-keys'),
     revoked: table<number, string>('revoked'),

@@ -21,7 +21,7 @@ import {
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
+import { type Database, type DatabaseOptions, type Key, openAsClass, type RootDatabase } from 'lmdb';
 import { CommitFailed, FILE_REPLACED, isLmdbError } from './commit.ts';
 
 interface OpenFile {
@@ -40,12 +40,22 @@ interface LmdbFile extends OpenFile {
 
 /** `compact` replaces the files at most once while they are opened; file systems with layers, when they are first written. */
 const OPEN_ATTEMPTS_MAX = 5;
+const OPEN_AGAIN_MS = 20;
 
 /** Opens the file and its lock file so that both are those at the path. */
 function openCurrent<T extends { root: RootDatabase }>(path: string, openFiles: () => T) {
   for (let attempt = 1; ; attempt++) {
     const ids = fileIds(path);
-    const opened = openFiles();
+    let opened: T;
+    try {
+      opened = openFiles();
+    } catch (error) {
+      const cause = error instanceof CommitFailed ? error.cause : error;
+      const isInvalid = isLmdbError(cause) && cause.code === INVALID_MUTEX;
+      if (!isInvalid || attempt === OPEN_ATTEMPTS_MAX) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, OPEN_AGAIN_MS);
+      continue;
+    }
     const checkPath = () => {
       if (fileIds(path) !== ids) throw replaced(path);
     };
@@ -54,6 +64,12 @@ function openCurrent<T extends { root: RootDatabase }>(path: string, openFiles: 
     if (attempt === OPEN_ATTEMPTS_MAX) throw replaced(path);
   }
 }
+
+/**
+ * EINVAL. The last process that closes a file destroys the mutexes in the lock file; LMDB does not create them again in a
+ * process that was waiting for that one, only if all close the file and one opens it again.
+ */
+const INVALID_MUTEX = 22;
 
 /** Device and inode of the data file and its lock file. */
 function fileIds(path: string): string {
@@ -100,7 +116,6 @@ function openForWriting(path: string) {
     eventTurnBatching: false,
   };
   return explainErrors(path, () => {
-    // Declared as a function, but it returns the class.
     const Opened = openAsClass(options) as unknown as LmdbClass;
     // lmdb-js opens tables in a write transaction, which waits for the lock. For existing tables, a read transaction is
     // enough.
@@ -118,15 +133,26 @@ function openForWriting(path: string) {
         prototype.transactionSync = transactionSync;
       }
     }
-    return { root: withoutLock(() => new Opened(null, { ...options, isRoot: true })), withoutLock };
+    return { root: withoutLock(() => openRoot(Opened, options)), withoutLock };
   });
+}
+
+/** Closes the files if the constructor fails, so that they can be opened again. */
+function openRoot(Opened: LmdbClass, options: object): RootDatabase {
+  try {
+    return new Opened(null, { ...options, isRoot: true });
+  } catch (error) {
+    void Opened.prototype.close.call({ isRoot: true } as never);
+    throw error;
+  }
 }
 
 /** Tables that do not exist are undefined, contrary to the types. */
 export function openReadOnly(path: string): LmdbFile {
   checkNoOtherLock(path);
+  const options = { path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true };
   const file = openCurrent(path, () => ({
-    root: open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true }),
+    root: openRoot(openAsClass(options) as unknown as LmdbClass, options),
   }));
   return { ...file, table: (name, options) => file.root.openDB(name, options) };
 }
@@ -209,9 +235,10 @@ export function commitSync<T>({ path, root, checkPath }: OpenFile, action: () =>
   );
 }
 
+/** What `openAsClass` returns; it is declared as a function. */
 interface LmdbClass {
   new (name: null, options: object): RootDatabase;
-  prototype: Pick<RootDatabase, 'transactionSync'>;
+  prototype: Pick<RootDatabase, 'transactionSync' | 'close'>;
 }
 
 function explainErrors<T>(path: string, action: () => T): T {

@@ -64,21 +64,29 @@ export function checkDataFile(path: string): void {
 const ATTEMPTS_MAX = 5;
 
 /**
- * Lists damaged pages. If the file is in use, the caller must hold a read transaction, so that no page of its snapshot
+ * Lists damaged pages, and tables with other names than `tables`. If the file is in use, the caller must hold a read transaction, so that no page of its snapshot
  * is overwritten.
  */
-export function pageProblems(path: string): { pages: number; problems: PageProblem[] } {
+export function pageProblems(
+  path: string,
+  tables: readonly string[] | null = null,
+): { pages: number; problems: PageProblem[] } {
   return withFile(path, (fd) => {
     const meta = readMeta(fd);
     if (typeof meta === 'string')
       return { pages: 0, problems: [{ table: '', key: 'page 0', problem: meta }] };
     const problems: PageProblem[] = [];
-    for (const problem of walkTrees(fd, meta)) {
+    for (const problem of walkTrees(fd, meta, tables)) {
       problems.push(problem);
       if (problems.length === PROBLEMS_MAX) break;
     }
     return { pages: meta.lastPage + 1, problems };
   });
+}
+
+/** Whether LMDB can read all pages nevertheless: only a key has a wrong place. */
+export function isReadable({ table, problem }: PageProblem): boolean {
+  return table !== '' && /^has its entry \d+ out of order$/.test(problem);
 }
 
 /** A problem of the first two pages, without which LMDB cannot open the file. */
@@ -144,9 +152,9 @@ function pageNumber(bytes: Buffer, offset: number): number {
   return number === NO_PAGE ? -1 : Number(number);
 }
 
-function* walkTrees(fd: number, meta: Meta): Generator<PageProblem> {
+function* walkTrees(fd: number, meta: Meta, tables: readonly string[] | null = null): Generator<PageProblem> {
   const seen = new Uint8Array(Math.ceil(meta.fileBytes / meta.pageBytes / 8) + 1);
-  const at = { fd, meta, seen, table: '' };
+  const at = { fd, meta, seen, tables, table: '' };
   yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free);
   yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main);
 }
@@ -156,6 +164,8 @@ interface Walk {
   meta: Meta;
   /** A bit per page, to find pages that are used twice. */
   seen: Uint8Array;
+  /** The tables that the file may have; null if any. A damaged name would look like a new, empty table. */
+  tables: readonly string[] | null;
   table: string;
   /** False for the list of free pages, whose keys are numbers in another order. */
   isSorted: boolean;
@@ -195,7 +205,9 @@ function* walk(at: Walk, page: number, depth = 0, from?: Buffer, to?: Buffer): G
         (previous === undefined || previous.compare(key) < 0) &&
         (from === undefined || from.compare(key) <= 0) &&
         (to === undefined || key.compare(to) < 0);
-      if (!isInOrder) return yield wrong(`has its entry ${i} out of order`);
+      if (!isInOrder) yield wrong(`has its ${flags === LEAF ? 'entry' : 'branch'} ${i} out of order`);
+      // The keys of a branch bound those of the pages below.
+      if (!isInOrder && flags === BRANCH) return;
       previous = key;
     }
     if (flags === BRANCH) {
@@ -236,6 +248,7 @@ function* walkEntry(
   if ((flags & SUB_DATABASE) !== 0) {
     if (length !== 48) return 'not a table';
     const table = key.toString('latin1').replace(/\0$/, '');
+    if (at.tables?.includes(table) === false) return 'unknown table';
     yield* walk({ ...at, table, flags: VALUES }, pageNumber(bytes, dataAt + 40), depth + 1);
   }
   return null;

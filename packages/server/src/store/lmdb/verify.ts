@@ -73,13 +73,13 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
 }
 
 /** The damaged pages of a file, which may be in use. */
-export async function walkPages(path: string) {
+export async function walkPages(path: string, tables?: readonly string[]) {
   const broken = metaProblem(path);
   if (broken !== null) return { pages: 0, problems: [{ table: '', key: 'page 0', problem: broken }] };
   const { root } = openReadOnly(path);
   const transaction = root.useReadTransaction();
   try {
-    return pageProblems(path);
+    return pageProblems(path, tables);
   } finally {
     transaction.done();
     await root.close();
