@@ -5,6 +5,7 @@ import { batchTests } from './store-conformance/batches.ts';
 import { countTests } from './store-conformance/counts.ts';
 import { NOW } from './store-conformance/data.ts';
 import { durabilityTests } from './store-conformance/durability.ts';
+import { flaggedRequestTests } from './store-conformance/flagged-requests.ts';
 import { hostTests } from './store-conformance/hosts.ts';
 import { lifecycleTests } from './store-conformance/lifecycle.ts';
 import { sourceTests } from './store-conformance/sources.ts';
@@ -28,6 +29,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, s
     const suite = { runs: runsOf(share), fresh, destroyAll };
     countTests(suite);
     batchTests(suite);
+    flaggedRequestTests(suite);
     hostTests(suite);
     sourceTests(suite);
     topListTests(suite);

@@ -8,7 +8,7 @@ import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
-import { FlaggedRequests } from '../store/flagged-requests.ts';
+import { FlaggedRequests, NO_REQUESTS, type SourceRequests } from '../store/flagged-requests.ts';
 import { command, type Io, openStdin, printLine, readProblem, UserError } from './command.ts';
 import { addCount, attackCounts, summaryTable } from './ingest-summary.ts';
 import { JSON_OUTPUT } from './options.ts';
@@ -26,7 +26,7 @@ export const explainCommand = command({
   async run({ json, ...values }, [file = '-'], io) {
     const reader = createReader({ ...readerOptions(values), explain: true });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
-    const requests = new FlaggedRequests(0, () => undefined);
+    const requests = rememberedRequests();
     let lines = 0;
     try {
       const stream = file === '-' ? decompress(openStdin(io)) : openLog(file);
@@ -54,8 +54,13 @@ export const explainCommand = command({
 /** Bounds the memory. A store remembers more of them, across the logs of a source. */
 const REQUESTS_MAX = 100_000;
 
+/** The requests of a source that nobody stores. */
+export function rememberedRequests(): SourceRequests {
+  return new FlaggedRequests(NO_REQUESTS, Number.POSITIVE_INFINITY, () => undefined).of('');
+}
+
 /** What a store would make of a record. */
-export function withoutSameRequest(parsed: Parsed, requests: FlaggedRequests): Parsed {
+export function withoutSameRequest(parsed: Parsed, requests: SourceRequests): Parsed {
   if (parsed.kind === 'dropped') return parsed;
   const record = requests.count(parsed.record);
   for (const key of requests.changes.keys()) {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import type { Event } from '../event.ts';
 import { lmdbStore } from './lmdb/lmdb.ts';
+import { openSchema } from './lmdb/schema.ts';
 import { memoryStore } from './memory.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-flagged-'));
@@ -14,20 +15,44 @@ function lines(id: string): Event {
   return { time: 1_000, hostId: null, request: false, attack: 'sqli', count: 1, flagged };
 }
 
-test('a source forgets the oldest requests, and only those', async () => {
+test('a project forgets the older half of its requests, of all sources', async () => {
   const stores = [
-    memoryStore(() => 1_000, { requestsMax: 3 }),
-    lmdbStore(join(directory, 'statistics'), () => 1_000, { requestsMax: 3 }),
+    memoryStore(() => 1_000, { requestsMax: 4 }),
+    lmdbStore(join(directory, 'statistics'), () => 1_000, { requestsMax: 4 }),
   ];
   for (const store of stores) {
-    const sameRequests: boolean[] = [];
-    for (const id of ['a', 'b', 'c', 'a', 'd', 'b', 'a', 'd', 'c', 'a', 'b']) {
-      const source = { name: 's', format: 'nginx-error' };
-      const appended = await store.append({ project: 'p', source, events: [lines(id)], dropped: {} });
-      sameRequests.push('sameRequests' in appended);
-    }
-    const expected = [false, false, false, true, false, true, false, true, true, true, false];
-    expect(sameRequests).toEqual(expected);
+    const append = async (project: string, name: string, ...ids: string[]) => {
+      const source = { name, format: 'nginx-error' };
+      const appended = await store.append({ project, source, events: ids.map(lines), dropped: {} });
+      return ('sameRequests' in appended && appended.sameRequests) || [];
+    };
+    expect(await append('p', 's', 'a', 'b')).toEqual([]);
+    expect(await append('p', 't', 'a', 'c')).toEqual([]);
+    expect(await append('p', 's', 'a', 'b')).toEqual([0, 1]);
+    expect(await append('q', 's', 'a', 'b')).toEqual([]);
+    // The fifth request begins another half, and the first is forgotten.
+    expect(await append('p', 's', 'd')).toEqual([]);
+    expect(await append('p', 't', 'a', 'c')).toEqual([0, 1]);
+    expect(await append('p', 's', 'd', 'b')).toEqual([0]);
+    // Within one batch, too.
+    expect(await append('p', 's', 'x', 'y', 'x', 'z', 'd', 'x')).toEqual([2, 5]);
+    expect(await append('q', 's', 'a', 'b')).toEqual([0, 1]);
     await store.close();
   }
+});
+
+test('the embedded store has no more requests of a project than it remembers', async () => {
+  const path = join(directory, 'full');
+  const store = lmdbStore(path, () => 1_000, { requestsMax: 100 });
+  for (let i = 0; i < 1_000; i += 10) {
+    const events = Array.from({ length: 10 }, (_, n) => lines(`${i + n}`));
+    const source = { name: `s${i % 70}`, format: 'nginx-error' };
+    await store.append({ project: 'p', source, events, dropped: {} });
+  }
+  await store.close();
+  const schema = openSchema(path);
+  const { length } = [...schema.requests.getKeys()];
+  await schema.root.close();
+  expect(length).toBeGreaterThanOrEqual(50);
+  expect(length).toBeLessThanOrEqual(100);
 });

@@ -3,9 +3,20 @@
  * first of them counts. docs/decisions/0030-one-request-in-several-logs.md
  */
 import type { Event, FlaggedRequest } from '../event.ts';
+import type { Batch } from './store.ts';
 
-/** Per source. The oldest are forgotten first. In the embedded store, a request takes 380 bytes and 25 µs. */
+/** Per project, so that one key for pushes cannot fill the disk with many sources. The older half is forgotten at once. */
 export const FLAGGED_REQUESTS_MAX = 500_000;
+
+/** The cost of a flagged request in a store, roughly in microseconds. */
+const REQUEST_WEIGHT = 15;
+
+/** The cost of the flagged requests of a batch, roughly in microseconds. */
+export function weighRequests(events: readonly Event[]): number {
+  let requests = 0;
+  for (const { flagged } of events) if (flagged !== undefined) requests++;
+  return REQUEST_WEIGHT * requests;
+}
 
 /** Records of one request are at most this far apart, by the time in the log: some servers and clients reuse IDs. */
 const SAME_MS_MAX = 300_000;
@@ -15,8 +26,8 @@ const UNNAMED_MS = 60_000;
 
 /** What a store keeps by ID, or by another key if a log lost the ID. */
 export interface RequestRecord {
-  /** Requests are numbered in the order in which the source remembered them. */
-  number: number;
+  /** In which generation the project remembered it. Those of the latest two are known. */
+  generation: number;
   time: number;
   /** The logs with one record per request that have this one. */
   logs: readonly string[];
@@ -26,16 +37,68 @@ export interface RequestRecord {
   waiting?: number;
 }
 
-/** The requests of a source, with the changes of a transaction, which the store writes at its end. */
-export class FlaggedRequests {
+/** What a project remembers: the latest generation, and how many requests it has. */
+export interface Generations {
+  generation: number;
+  count: number;
+}
+
+export const NO_REQUESTS: Generations = { generation: 1, count: 0 };
+
+/** The requests of a project, with the changes of a transaction, which the store writes at its end. */
+export class FlaggedRequests implements Generations {
+  generation: number;
+  count: number;
+  readonly #generationMax: number;
+  readonly #read: (source: string, key: string) => RequestRecord | undefined;
+  /** By the name of the source. */
+  readonly sources = new Map<string, SourceRequests>();
+
+  constructor(
+    { generation, count }: Generations,
+    requestsMax: number,
+    read: (source: string, key: string) => RequestRecord | undefined,
+  ) {
+    this.generation = generation;
+    this.count = count;
+    this.#generationMax = Math.ceil(requestsMax / 2);
+    this.#read = read;
+  }
+
+  of(source: string): SourceRequests {
+    const known = this.sources.get(source) ?? new SourceRequests(this, (key) => this.#read(source, key));
+    this.sources.set(source, known);
+    return known;
+  }
+
+  /** The generation of a new request. */
+  next(): number {
+    if (this.count >= this.#generationMax) {
+      this.generation++;
+      this.count = 0;
+    }
+    this.count++;
+    return this.generation;
+  }
+
+  /** Earlier generations are forgotten. */
+  get firstKnown(): number {
+    return this.generation - 1;
+  }
+
+  get generations(): Generations {
+    return { generation: this.generation, count: this.count };
+  }
+}
+
+export class SourceRequests {
+  readonly #project: FlaggedRequests;
   readonly #read: (key: string) => RequestRecord | undefined;
   /** Null if the request is forgotten. */
   readonly changes = new Map<string, RequestRecord | null>();
-  /** The number of the latest request. */
-  last: number;
 
-  constructor(last: number, read: (key: string) => RequestRecord | undefined) {
-    this.last = last;
+  constructor(project: FlaggedRequests, read: (key: string) => RequestRecord | undefined) {
+    this.#project = project;
     this.#read = read;
   }
 
@@ -58,9 +121,9 @@ export class FlaggedRequests {
     const [id = ''] = ids;
     const known = this.#recent(id, time);
     if (known?.logs.includes(log)) return false;
-    const { number = ++this.last, logs = [], others = [] } = known ?? {};
+    const { generation = this.#project.next(), logs = [], others = [] } = known ?? {};
     for (const other of others) if (other !== id) this.changes.set(other, null);
-    this.changes.set(id, { number, time: known?.time ?? time, logs: [...logs, log] });
+    this.changes.set(id, { generation, time: known?.time ?? time, logs: [...logs, log] });
     return known !== undefined || (unnamed !== undefined && this.#isPaired(unnamed, time, -1));
   }
 
@@ -68,7 +131,7 @@ export class FlaggedRequests {
   #isKnownLines(id: string, time: number): boolean {
     const known = this.#recent(id, time);
     if (known !== undefined && known.others === undefined) return true;
-    this.changes.set(id, { number: ++this.last, time, logs: [] });
+    this.changes.set(id, { generation: this.#project.next(), time, logs: [] });
     return false;
   }
 
@@ -80,7 +143,7 @@ export class FlaggedRequests {
     if (ids.some((id) => (this.#recent(id, time)?.logs.length ?? 0) > 0)) return true;
     for (const id of ids) {
       if (this.#recent(id, time) === undefined)
-        this.changes.set(id, { number: ++this.last, time, logs: [], others: ids });
+        this.changes.set(id, { generation: this.#project.next(), time, logs: [], others: ids });
     }
     return false;
   }
@@ -96,8 +159,8 @@ export class FlaggedRequests {
       return true;
     }
     const key = `${unnamed} ${period}`;
-    const { number = ++this.last, waiting = 0 } = this.#get(key) ?? {};
-    this.changes.set(key, { number, time, logs: [], waiting: waiting - side });
+    const { generation = this.#project.next(), waiting = 0 } = this.#get(key) ?? {};
+    this.changes.set(key, { generation, time, logs: [], waiting: waiting - side });
     return false;
   }
 
@@ -108,7 +171,8 @@ export class FlaggedRequests {
 
   #get(key: string): RequestRecord | undefined {
     const changed = this.changes.get(key);
-    return changed === undefined ? this.#read(key) : (changed ?? undefined);
+    const known = changed === undefined ? this.#read(key) : changed;
+    return known && known.generation >= this.#project.firstKnown ? known : undefined;
   }
 }
 
@@ -128,18 +192,21 @@ export interface CountedEvents {
   sameRequests: number[];
 }
 
-/** Which events of a batch count. `requests` is called at the first flagged request. */
-export function countedEvents(
-  events: readonly Event[],
+/** About a millisecond. */
+const EVENTS_PER_STEP = 200;
+
+/** Which events of a batch count. */
+export function* countedEvents(
+  { source, events }: Pick<Batch, 'source' | 'events'>,
   horizon: number,
-  requests: () => FlaggedRequests,
-): CountedEvents {
-  let known: FlaggedRequests | null = null;
+  requests: FlaggedRequests,
+): Generator<void, CountedEvents> {
   const sameRequests: number[] = [];
   let [beforeHorizon, sameRecords] = [0, 0];
   /** Null as long as all events count as they are: most batches are not copied. */
   let counted: Event[] | null = null;
   for (let i = 0; i < events.length; i++) {
+    if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
     // The index is within the length.
     const event = events[i] as Event;
     const { recordCount = 1 } = event;
@@ -148,8 +215,7 @@ export function countedEvents(
       result = null;
       beforeHorizon += recordCount;
     } else if (event.flagged !== undefined) {
-      known ??= requests();
-      result = known.count(event);
+      result = requests.of(source.name).count(event);
       if (result !== event) sameRequests.push(i);
       if (result === null) sameRecords += recordCount;
     }

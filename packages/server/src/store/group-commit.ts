@@ -1,4 +1,5 @@
 /** Group commit: items that arrive while a group is being written form the next group. */
+import { weighRequests } from './flagged-requests.ts';
 import { type Appended, type Batch, StoreUnavailable } from './store.ts';
 import { weighTopLists } from './top-records.ts';
 
@@ -82,7 +83,8 @@ export class ProjectCommits {
 
   constructor(
     commit: (batches: readonly Batch[]) => Promise<Appended[]>,
-    weigh: (batch: Batch) => number = ({ events }) => events.length + weighTopLists(events),
+    weigh: (batch: Batch) => number = ({ events }) =>
+      events.length + weighTopLists(events) + weighRequests(events),
     failsAll = (error: unknown) => error instanceof StoreUnavailable,
   ) {
     this.#commit = commit;

@@ -3,8 +3,9 @@ import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } 
 import { dayOf, isAfter, isLinkCurrent } from './batches.ts';
 import {
   countedEvents,
-  FLAGGED_REQUESTS_MAX,
   FlaggedRequests,
+  type Generations,
+  NO_REQUESTS,
   type RequestRecord,
 } from './flagged-requests.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
@@ -12,6 +13,7 @@ import { WITHOUT_HOST } from './minutes.ts';
 import { finish } from './slices.ts';
 import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
 import {
+  appendLimits,
   type BatchLink,
   type BatchRecord,
   type CountSelection,
@@ -20,6 +22,7 @@ import {
   type FollowedPath,
   HOUR_MS,
   type Host,
+  type LimitOptions,
   type NewLink,
   NO_SOURCE,
   type RetentionNote,
@@ -54,20 +57,16 @@ interface Project {
   /** Batches by source name. */
   batches: Map<string, BatchRecord[]>;
   followed: FollowedPath[];
-  /** By source name. */
-  requests: Map<string, SourceRequests>;
-}
-
-/** Flagged requests by key, and the number of the latest. */
-interface SourceRequests {
-  records: Map<string, RequestRecord>;
-  last: number;
+  generations: Generations;
+  /** Flagged requests by source name and key. */
+  requests: Map<string, Map<string, RequestRecord>>;
 }
 
 export function memoryStore(
   now: () => number = Date.now,
-  { requestsMax = FLAGGED_REQUESTS_MAX }: { requestsMax?: number | undefined } = {},
+  limits: Pick<LimitOptions, 'requestsMax'> = {},
 ): Store {
+  const { requestsMax } = appendLimits(limits);
   const projects = new Map<string, Project>();
   let horizon = 0;
   let freedBefore = 0;
@@ -86,6 +85,7 @@ export function memoryStore(
       sources: [],
       batches: new Map(),
       followed: [],
+      generations: NO_REQUESTS,
       requests: new Map(),
     };
     const project = projects.get(id) ?? empty;
@@ -125,15 +125,13 @@ export function memoryStore(
       }
 
       const known = new Set(project.hosts.map(({ id }) => id));
-      const requests = project.requests.get(batch.source.name) ?? { records: new Map(), last: 0 };
-      project.requests.set(batch.source.name, requests);
-      const flagged = new FlaggedRequests(requests.last, (key) => requests.records.get(key));
-      const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(
-        batch.events,
-        horizon,
-        () => flagged,
+      const requests = new FlaggedRequests(project.generations, requestsMax, (source, key) =>
+        project.requests.get(source)?.get(key),
       );
-      putRequests(requests, flagged, requestsMax);
+      const { counted, beforeHorizon, sameRecords, sameRequests } = finish(
+        countedEvents(batch, horizon, requests),
+      );
+      putRequests(project, requests);
       const assigned = counted.map((event) =>
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
@@ -381,6 +379,7 @@ export function memoryStore(
     async deleteDetails(project) {
       changes++;
       open(project).mentions = [];
+      open(project).requests.clear();
       deleteExamples(open(project), Number.POSITIVE_INFINITY);
     },
 
@@ -394,6 +393,7 @@ export function memoryStore(
       }
       for (const project of projects.values()) {
         project.events = project.events.filter(({ time }) => time >= freedBefore);
+        forgetRequests(project, ({ time }) => time < freedBefore);
         deleteExamples(project, listsBefore);
       }
     },
@@ -472,13 +472,23 @@ function putFollowed(project: Project, followed: FollowedPath): void {
   project.followed = [...others, structuredClone(followed)].sort(compareFollowed);
 }
 
-function putRequests(requests: SourceRequests, { changes, last }: FlaggedRequests, max: number): void {
-  requests.last = last;
-  for (const [key, record] of changes) {
-    if (record === null) requests.records.delete(key);
-    else requests.records.set(key, record);
+function putRequests(project: Project, requests: FlaggedRequests): void {
+  project.generations = requests.generations;
+  for (const [name, { changes }] of requests.sources) {
+    const records = project.requests.get(name) ?? new Map<string, RequestRecord>();
+    project.requests.set(name, records);
+    for (const [key, record] of changes) {
+      if (record === null) records.delete(key);
+      else records.set(key, record);
+    }
   }
-  for (const [key, { number }] of requests.records) if (number <= last - max) requests.records.delete(key);
+  forgetRequests(project, ({ generation }) => generation < requests.firstKnown);
+}
+
+function forgetRequests(project: Project, isForgotten: (record: RequestRecord) => boolean): void {
+  for (const records of project.requests.values()) {
+    for (const [key, record] of records) if (isForgotten(record)) records.delete(key);
+  }
 }
 
 function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[] {

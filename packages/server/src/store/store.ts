@@ -2,6 +2,7 @@
  * The contract of a store: exact counts, and nothing else. Time grids, time zones, category names in responses and
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
+
 import {
   type AttackDetails,
   CATEGORIES,
@@ -11,6 +12,7 @@ import {
   networkOf,
   OVERVIEW_GROUPS,
 } from '../event.ts';
+import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
 
 export interface Store {
   /** For a store in a file: distinguishes the file from another one at the same path. */
@@ -204,6 +206,20 @@ export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 export const TOP_KEYS_DEFAULT = 1_024;
 /** Each append to a full list of long URLs decodes and writes up to 1.1 MB, which takes about 10 ms per host. */
 export const TOP_KEYS_MAX = 4_096;
+
+export interface AppendLimits {
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys: number;
+  /** How many flagged requests a project remembers. */
+  requestsMax: number;
+}
+
+export type LimitOptions = { [K in keyof AppendLimits]?: number | undefined };
+
+export function appendLimits(options: LimitOptions): AppendLimits {
+  const { topKeys = TOP_KEYS_DEFAULT, requestsMax = FLAGGED_REQUESTS_MAX } = options;
+  return { topKeys, requestsMax };
+}
 
 export type TopListName = (typeof TOP_LISTS)[number];
 

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { outcomes } from '../../../fixtures/read-fixture.ts';
-import { withoutSameRequest } from '../../cli/explain.ts';
-import { FlaggedRequests } from '../../store/flagged-requests.ts';
+import { rememberedRequests, withoutSameRequest } from '../../cli/explain.ts';
 import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
 import type { Parsed } from './format.ts';
 
@@ -30,7 +29,7 @@ function audit(id: string, ...rules: string[]): string {
 
 const reading = () => {
   const reader = createReader({ format: 'auto' });
-  const requests = new FlaggedRequests(0, () => undefined);
+  const requests = rememberedRequests();
   const counted = (parsed: Parsed[]) => outcomes(parsed.map((each) => withoutSameRequest(each, requests)));
   return {
     reader,

@@ -1,5 +1,4 @@
 /** The write side: one group of batches in one transaction. */
-import { isDeepStrictEqual } from 'node:util';
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import { dayOf, fromLinkRecord, isLinkCurrent, isStart, startWith, toLinkRecord } from '../batches.ts';
 import {
@@ -16,13 +15,21 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
-import { countedEvents, FlaggedRequests } from '../flagged-requests.ts';
+import {
+  type CountedEvents,
+  countedEvents,
+  FlaggedRequests,
+  NO_REQUESTS,
+  type RequestRecord,
+  weighRequests,
+} from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource, updateSource } from '../sources.ts';
 import {
   type Appended,
+  type AppendLimits,
   type Batch,
   type BatchLink,
   type BatchRecord,
@@ -43,30 +50,47 @@ import {
   SCOPES_MAX,
   type Schema,
   type SourceRecord,
+  type StoredRequest,
 } from './schema.ts';
 import { GroupTopLists, putRecord } from './top-lists.ts';
 
-/** What a group adds, and its merges with stored records as far as they are known. */
+/** What the batches of a project add, and the merges with stored records as far as they are known. */
 class Group {
   readonly counts = new GroupCounts();
   readonly lists: GroupTopLists;
-  readonly #batches: CountedBatches = new Map();
+  readonly requests: FlaggedRequests;
+  readonly batches: CountedBatch[] = [];
+  /** The scopes of hosts by ID; null if the host is not registered. */
+  readonly scopes = new Map<string, number | null>();
+  latest: number;
+  readonly #project: ProjectRecord;
   readonly #horizon: number;
 
-  constructor(schema: Schema, room?: { bytes: number }) {
+  constructor(schema: Schema, project: ProjectRecord, requestsMax: number, room?: { bytes: number }) {
     this.lists = new GroupTopLists(schema, room);
+    this.requests = openRequests(schema, project, requestsMax);
+    this.latest = project.latest;
+    this.#project = project;
     this.#horizon = metaValue(schema, 'horizon');
   }
 
-  *add(batch: Batch, counted: CountedBatch): Generator<void, void> {
-    this.#batches.set(batch, counted);
-    const { project, scopes, events } = counted;
-    const owner = { id: batch.project, scope: project.scope };
-    for (const [i, event] of events.entries()) {
+  /** Decides what counts of a batch, after those before it. Reads only. */
+  *add(schema: Schema, batch: Batch): Generator<void, void> {
+    const { scope: projectScope } = this.#project;
+    const owner = { id: batch.project, scope: projectScope };
+    const { counted, ...drops } = yield* countedEvents(batch, this.#horizon, this.requests);
+    const hosts = new Set<string>();
+    let [withoutHost, unknownHosts] = [0, 0];
+    for (const [i, event] of counted.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
-      const { time, attack, details, hostId, count } = event;
-      const scope = hostId === null ? null : (scopes.get(hostId) ?? null);
-      this.counts.add(event, project.scope, scope);
+      const { time, attack, details, hostId, count, recordCount = 1 } = event;
+      const scope = hostId === null ? null : this.#scopeOf(schema, hostId);
+      if (scope === null) {
+        withoutHost += recordCount;
+        if (hostId !== null) unknownHosts += recordCount;
+      } else if (hostId !== null) hosts.add(hostId);
+      if (time > this.latest) this.latest = time;
+      this.counts.add(event, projectScope, scope);
       if (attack === null || details === undefined) continue;
       this.lists.add(
         { time, attack, details },
@@ -75,35 +99,40 @@ class Group {
         scope === null ? null : { id: hostId ?? '', scope },
       );
     }
+    this.batches.push({ batch, counted, ...drops, hosts, withoutHost, unknownHosts });
   }
 
-  /** Whether exactly these batches count, with the same events. */
-  isCurrent(schema: Schema, counted: CountedBatches): boolean {
-    const isSame = (one: CountedBatch, other: CountedBatch | undefined) =>
-      other !== undefined &&
-      isDeepStrictEqual(one.sameRequests, other.sameRequests) &&
-      [...one.scopes].every(([id, scope]) => other.scopes.get(id) === scope);
+  /** Whether it is what a new group of these batches would be. */
+  isCurrent(schema: Schema, project: ProjectRecord, batches: readonly Batch[]): boolean {
     return (
       metaValue(schema, 'horizon') === this.#horizon &&
       this.lists.isCurrent(schema) &&
-      this.#batches.size === counted.size &&
-      [...counted].every(([batch, one]) => isSame(one, this.#batches.get(batch)))
+      project.appends === this.#project.appends &&
+      this.batches.length === batches.length &&
+      this.batches.every(({ batch }, i) => batch === batches[i]) &&
+      [...this.scopes].every(([id, scope]) => readScope(schema, project, id) === scope)
     );
+  }
+
+  #scopeOf(schema: Schema, hostId: string): number | null {
+    let scope = this.scopes.get(hostId);
+    if (scope === undefined) {
+      scope = readScope(schema, this.#project, hostId);
+      this.scopes.set(hostId, scope);
+    }
+    return scope;
   }
 }
 
 /** What counts of a batch. */
-interface CountedBatch {
-  project: ProjectRecord;
-  /** The scopes of hosts by ID; null if the host is not registered. */
-  scopes: ReadonlyMap<string, number | null>;
-  /** Those since the horizon, without what another log has counted. */
-  events: readonly Event[];
-  /** As in Appended. With the horizon, they determine the events. */
-  sameRequests: readonly number[];
+interface CountedBatch extends CountedEvents {
+  batch: Batch;
+  /** The registered hosts of its events. */
+  hosts: ReadonlySet<string>;
+  /** As in Appended. */
+  withoutHost: number;
+  unknownHosts: number;
 }
-
-type CountedBatches = Map<Batch, CountedBatch>;
 
 const EVENTS_PER_STEP = 500;
 /** What is kept of a prepared group. Full records have some 100 KB, and a batch can change thousands of them. */
@@ -116,46 +145,25 @@ const PREPARED_BYTES_MAX = 64 * 1_024 * 1_024;
 export function* prepareGroup(
   schema: Schema,
   batches: readonly Batch[],
-  topKeys: number,
-): Generator<void, Group> {
+  { topKeys, requestsMax }: AppendLimits,
+): Generator<void, Group | undefined> {
+  const project = schema.projects.get(batches[0]?.project ?? '');
+  if (project === undefined) return undefined;
   const room = { bytes: PREPARED_BYTES_MAX };
-  const group = new Group(schema, room);
-  const horizon = metaValue(schema, 'horizon');
-  /** By source name. A batch sees the requests of those before it. */
-  const requests = new Map<string, FlaggedRequests>();
+  const group = new Group(schema, project, requestsMax, room);
   for (const batch of batches) {
-    const project = schema.projects.get(batch.project);
-    if (project === undefined) continue;
-    const { name } = batch.source;
-    const source = schema.sources.get([project.scope, name]);
+    const source = schema.sources.get([project.scope, batch.source.name]);
+    // Whether its link is current depends on the batches before it, which are not written yet.
     const isDuplicate =
-      batch.id !== undefined && source && schema.batches.doesExist([source.number, batch.id]);
-    if (isDuplicate) continue;
-    const { counted: events, sameRequests } = countedEvents(batch.events, horizon, () => {
-      const known = requests.get(name) ?? openRequests(schema, source?.number ?? NO_NUMBER);
-      requests.set(name, known);
-      return known;
-    });
-    const scopes = new Map<string, number | null>();
-    for (const { hostId } of events) if (hostId !== null) hostScope(schema, project, hostId, scopes);
-    yield* group.add(batch, { project, scopes, events, sameRequests });
+      source && batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]);
+    if (!isDuplicate) yield* group.add(schema, batch);
   }
   yield* group.counts.merge(schema, () => {}, room);
   yield* group.lists.merge(schema, topKeys, () => {});
   return group;
 }
 
-/** The number of a source that does not exist yet. */
-const NO_NUMBER = 0;
-
-export interface AppendLimits {
-  /** How many values a top list keeps per hour, and project or host. */
-  topKeys: number;
-  /** How many flagged requests a source remembers. */
-  requestsMax: number;
-}
-
-/** Runs inside a write transaction. If this throws, the caller must roll back. */
+/** Runs inside a write transaction. All batches are of one project. If this throws, the caller must roll back. */
 export function appendGroup(
   schema: Schema,
   batches: readonly Batch[],
@@ -163,12 +171,31 @@ export function appendGroup(
   { topKeys, requestsMax }: AppendLimits,
   prepared?: Group,
 ): Appended[] {
-  const counted: CountedBatches = new Map();
-  const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, counted, horizon, now, requestsMax));
-  const group = prepared?.isCurrent(schema, counted) ? prepared : new Group(schema);
-  if (group !== prepared) {
-    for (const [batch, one] of counted) finish(group.add(batch, one));
+  const projectId = batches[0]?.project ?? '';
+  const project = openProject(schema, projectId);
+  const sources = new Map<string, SourceRecord>();
+  const outcomes = batches.map((batch) => {
+    const { name } = batch.source;
+    const source = sources.get(name) ?? openSource(schema, project, projectId, batch.source);
+    sources.set(name, source);
+    const outcome = outcomeOf(schema, source, batch);
+    if (outcome === null) putNewBatch(schema, source.number, batch, Math.max(now, project.latest));
+    return outcome;
+  });
+  const counting = batches.filter((_, i) => outcomes[i] === null);
+  const group = prepared?.isCurrent(schema, project, counting)
+    ? prepared
+    : new Group(schema, project, requestsMax);
+  if (group !== prepared) for (const batch of counting) finish(group.add(schema, batch));
+  const appended = group.batches.map((counted) => putCounted(schema, project, sources, counted)).values();
+  if (counting.length > 0) {
+    putRequests(schema, project, sources, group.requests);
+    schema.projects.putSync(projectId, {
+      ...project,
+      latest: Math.max(project.latest, group.latest),
+      appends: (project.appends ?? 0) + 1,
+      generations: group.requests.generations,
+    });
   }
   countChange(schema);
   const key = Buffer.allocUnsafe(9);
@@ -182,7 +209,16 @@ export function appendGroup(
   };
   finish(group.counts.merge(schema, put));
   finish(group.lists.merge(schema, topKeys, (hour, scope, record) => putRecord(schema, hour, scope, record)));
-  return results;
+  // Every batch without an outcome was put.
+  return outcomes.map((outcome) => outcome ?? (appended.next().value as Appended));
+}
+
+/** Null if the batch counts. */
+function outcomeOf(schema: Schema, { number }: SourceRecord, { id, link }: Batch): Appended | null {
+  const exists = (other: string) => schema.batches.doesExist([number, other]);
+  if (id !== undefined && exists(id)) return { kind: 'duplicate' };
+  const siblings = (after: string) => idsAfter(schema, number, after);
+  return link && !isLinkCurrent(link, exists, siblings) ? { kind: 'conflict' } : null;
 }
 
 /** The cost of writing a record, relative to adding an event to it. */
@@ -198,59 +234,42 @@ export function weighBatch({ events }: Batch): number {
     minutes.set(hostId, minute);
     records++;
   }
-  return events.length + RECORD_WEIGHT * records + weighTopLists(events);
+  return events.length + RECORD_WEIGHT * records + weighTopLists(events) + weighRequests(events);
 }
 
-/** Writes everything but the counts of a batch, which the whole group writes at once. */
-function appendBatch(
+function putNewBatch(schema: Schema, source: number, { id, link, events }: Batch, since: number): void {
+  if (id === undefined) return;
+  const day = dayOf(events.reduce((latest, { time }) => Math.max(latest, time), since));
+  if (link?.replaces !== undefined) deleteBatch(schema, source, link.replaces);
+  putBatch(schema, source, link ? { id, day, link } : { id, day });
+}
+
+/** Writes what a batch changes in its source. */
+function putCounted(
   schema: Schema,
-  batch: Batch,
-  countedBatches: CountedBatches,
-  horizon: number,
-  now: number,
-  requestsMax: number,
+  project: ProjectRecord,
+  sources: Map<string, SourceRecord>,
+  {
+    batch,
+    counted,
+    hosts,
+    beforeHorizon,
+    withoutHost,
+    unknownHosts,
+    sameRecords,
+    sameRequests,
+  }: CountedBatch,
 ): Appended {
-  const project = openProject(schema, batch.project);
-  const source = openSource(schema, project, batch.project, batch.source);
-  const exists = (id: string) => schema.batches.doesExist([source.number, id]);
-  if (batch.id !== undefined && exists(batch.id)) return { kind: 'duplicate' };
-  const siblings = (after: string) => idsAfter(schema, source.number, after);
-  if (batch.link && !isLinkCurrent(batch.link, exists, siblings)) return { kind: 'conflict' };
-
-  const scopes = new Map<string, number | null>();
-  let latest = project.latest;
-  let withoutHost = 0;
-  let unknownHosts = 0;
-  let requests: FlaggedRequests | null = null;
-  const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(batch.events, horizon, () => {
-    requests = openRequests(schema, source.number);
-    return requests;
-  });
-  for (const { time, hostId, recordCount = 1 } of counted) {
-    if (hostId === null || hostScope(schema, project, hostId, scopes) === null) {
-      withoutHost += recordCount;
-      if (hostId !== null) unknownHosts += recordCount;
-    }
-    if (time > latest) latest = time;
-  }
-  countedBatches.set(batch, { project, scopes, events: counted, sameRequests });
-  schema.projects.putSync(batch.project, { ...project, latest });
-
-  for (const [id, scope] of scopes) {
-    if (scope !== null && !schema.sourceHosts.doesExist([source.number, id])) {
+  const { name } = batch.source;
+  const source = sourceOf(sources, name);
+  for (const id of hosts) {
+    if (!schema.sourceHosts.doesExist([source.number, id]))
       schema.sourceHosts.putSync([source.number, id], true);
-    }
   }
   const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
-  schema.sources.putSync([project.scope, batch.source.name], updated);
-  if (requests !== null) putRequests(schema, source.number, requests, requestsMax);
+  sources.set(name, updated);
+  schema.sources.putSync([project.scope, name], updated);
   if (batch.followed) putFollowed(schema, project, batch.followed);
-  if (batch.id !== undefined) {
-    const { id, link } = batch;
-    const day = dayOf(Math.max(now, latest));
-    if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
-    putBatch(schema, source.number, link ? { id, day, link } : { id, day });
-  }
   return {
     kind: 'appended',
     beforeHorizon,
@@ -260,42 +279,74 @@ function appendBatch(
   };
 }
 
-function openRequests({ requests, requestNumbers }: Schema, source: number): FlaggedRequests {
-  const latest = requestNumbers.getKeys({
-    start: [source + 1, 0],
-    end: [source, 0],
-    reverse: true,
-    limit: 1,
-  });
-  const [last = [source, 0]] = [...latest];
-  return new FlaggedRequests(last[1], (key) => requests.get([source, key]));
+function sourceOf(sources: ReadonlyMap<string, SourceRecord>, name: string): SourceRecord {
+  const source = sources.get(name);
+  if (source === undefined) throw new Error(`the source ${name} of a group was not opened`);
+  return source;
 }
 
-/** Writes the changes, and forgets the oldest requests: at most a few more than were added, because a limit may be lowered. */
+function openRequests(
+  { requests, sources }: Schema,
+  { scope, generations = NO_REQUESTS }: ProjectRecord,
+  requestsMax: number,
+): FlaggedRequests {
+  const numbers = new Map<string, number | undefined>();
+  const numberOf = (name: string) => {
+    if (!numbers.has(name)) numbers.set(name, sources.get([scope, name])?.number);
+    return numbers.get(name);
+  };
+  return new FlaggedRequests(generations, requestsMax, (name, key) => {
+    const source = numberOf(name);
+    if (source === undefined) return undefined;
+    const first = Math.max(NO_REQUESTS.generation, generations.generation - 1);
+    for (let { generation } = generations; generation >= first; generation--) {
+      const stored = requests.get([scope, generation, source, key]);
+      if (stored !== undefined) return { generation, ...decodeRequest(stored) };
+    }
+    return undefined;
+  });
+}
+
+/** Writes the changes, and deletes forgotten requests: twice as many as were added, until none is left. */
 function putRequests(
   schema: Schema,
-  source: number,
-  { changes, last }: FlaggedRequests,
-  requestsMax: number,
+  { scope }: ProjectRecord,
+  sources: ReadonlyMap<string, SourceRecord>,
+  { sources: changed, generation, firstKnown }: FlaggedRequests,
 ): void {
-  for (const [key, record] of changes) {
-    const known = schema.requests.get([source, key]);
-    if (known !== undefined && known.number !== record?.number)
-      schema.requestNumbers.removeSync([source, known.number]);
-    if (record === null) schema.requests.removeSync([source, key]);
-    else schema.requests.putSync([source, key], record);
-    if (record !== null && known?.number !== record.number)
-      schema.requestNumbers.putSync([source, record.number], key);
+  let puts = 0;
+  for (const [name, { changes }] of changed) {
+    const { number } = sourceOf(sources, name);
+    // In key order, which is the fastest for the B-tree.
+    for (const key of [...changes.keys()].sort()) {
+      const record = changes.get(key) ?? null;
+      puts++;
+      if (record !== null) {
+        schema.requests.putSync([scope, record.generation, number, key], encodeRequest(record));
+        continue;
+      }
+      for (const each of [generation, firstKnown]) schema.requests.removeSync([scope, each, number, key]);
+    }
   }
-  const oldest = schema.requestNumbers.getRange({
-    start: [source, 0],
-    end: [source, last - requestsMax + 1],
-    limit: 2 * changes.size,
+  if (puts === 0) return;
+  const forgotten = schema.requests.getKeys({
+    start: [scope] as never,
+    end: [scope, firstKnown] as never,
+    limit: 2 * puts,
   });
-  for (const { key, value } of [...oldest]) {
-    schema.requestNumbers.removeSync(key);
-    schema.requests.removeSync([source, value]);
-  }
+  for (const key of [...forgotten]) schema.requests.removeSync(key);
+}
+
+function encodeRequest({ time, logs, others, waiting }: RequestRecord): StoredRequest {
+  if (waiting !== undefined) return [time, logs, others ?? null, waiting];
+  if (others !== undefined) return [time, logs, others];
+  return logs.length > 0 ? [time, logs] : time;
+}
+
+export function decodeRequest(stored: StoredRequest): Omit<RequestRecord, 'generation'> {
+  if (typeof stored === 'number') return { time: stored, logs: [] };
+  const [time, logs, others, waiting] = stored;
+  return { time, logs, ...(others && { others }), ...(waiting !== undefined && { waiting }) };
 }
 
 export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {
@@ -378,18 +429,8 @@ export function openSource(
   return { ...fresh, number };
 }
 
-function hostScope(
-  { hosts }: Schema,
-  project: ProjectRecord,
-  id: string,
-  known: Map<string, number | null>,
-): number | null {
-  let scope = known.get(id);
-  if (scope === undefined) {
-    scope = hosts.get([project.scope, id])?.scope ?? null;
-    known.set(id, scope);
-  }
-  return scope;
+function readScope({ hosts }: Schema, project: ProjectRecord, id: string): number | null {
+  return hosts.get([project.scope, id])?.scope ?? null;
 }
 
 interface RecordAdditions extends Additions {

@@ -3,15 +3,16 @@ import { dirname } from 'node:path';
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
-import { FLAGGED_REQUESTS_MAX } from '../flagged-requests.ts';
 import { GroupCommit, ProjectCommits } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
 import { groupSources, newSource } from '../sources.ts';
 import {
   type Appended,
+  appendLimits,
   type Batch,
   compareFollowed,
+  type LimitOptions,
   NO_SOURCE,
   type ProjectSources,
   type Source,
@@ -20,17 +21,8 @@ import {
   StoreNotWritable,
   StoreUnavailable,
   sumSeries,
-  TOP_KEYS_DEFAULT,
 } from '../store.ts';
-import {
-  type AppendLimits,
-  appendGroup,
-  linksAfter,
-  openProject,
-  prepareGroup,
-  putFollowed,
-  weighBatch,
-} from './append.ts';
+import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostCounter, createHostLists } from './host-counts.ts';
@@ -44,7 +36,13 @@ import {
   renameHost,
 } from './hosts.ts';
 import { createPeakFinder } from './peaks.ts';
-import { deleteExamplesSteps, pruneSteps, readRetention, restoreHorizon } from './prune.ts';
+import {
+  deleteExamplesSteps,
+  deleteRequestsSteps,
+  pruneSteps,
+  readRetention,
+  restoreHorizon,
+} from './prune.ts';
 import { metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
 
@@ -58,14 +56,8 @@ interface ProjectGroup {
 /** Lighter groups, in microseconds of work, are computed in the transaction itself. */
 const PREPARED_WEIGHT_MIN = 5_000;
 
-export function lmdbStore(
-  path: string,
-  now: () => number = Date.now,
-  {
-    topKeys = TOP_KEYS_DEFAULT,
-    requestsMax = FLAGGED_REQUESTS_MAX,
-  }: { [K in keyof AppendLimits]?: number | undefined } = {},
-): Store {
+export function lmdbStore(path: string, now: () => number = Date.now, options: LimitOptions = {}): Store {
+  const limits = appendLimits(options);
   const schema = openSchema(path);
   const lookups = createLookups(schema);
   const { timeline, distribution, byCategory, byGroup } = createCounters(schema, undefined, lookups);
@@ -108,17 +100,15 @@ export function lmdbStore(
     ({ weight }) => weight,
     (groups) =>
       grow(() =>
-        groups.map(({ batches, prepared }) =>
-          appendGroup(schema, batches, now(), { topKeys, requestsMax }, prepared),
-        ),
+        groups.map(({ batches, prepared }) => appendGroup(schema, batches, now(), limits, prepared)),
       ),
     failsAll,
   );
   const commitGroup = async (batches: readonly Batch[]): Promise<Appended[]> => {
     const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
     if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
-    const prepared = await track(new Slices().run(prepareGroup(schema, batches, topKeys)));
-    return commits.add({ batches, prepared, weight });
+    const prepared = await track(new Slices().run(prepareGroup(schema, batches, limits)));
+    return commits.add({ batches, weight, ...(prepared && { prepared }) });
   };
   const appends = new ProjectCommits(commitGroup, weighBatch, failsAll);
 
@@ -253,6 +243,7 @@ export function lmdbStore(
       available(async () => {
         for (const step of deleteExamplesSteps(schema, Number.POSITIVE_INFINITY, project)) await write(step);
         for (const step of deleteTopListsSteps(schema, project)) await write(step);
+        for (const step of deleteRequestsSteps(schema, Number.POSITIVE_INFINITY, project)) await write(step);
       }),
 
     prune: (before, options = {}) =>

@@ -44,8 +44,12 @@ describe('a group that is prepared before its transaction', () => {
     dropped: {},
   });
 
-  const append = (schema: Schema, batch: Batch, prepared?: Parameters<typeof appendGroup>[4]) =>
-    schema.root.transactionSync(() => appendGroup(schema, [batch], NOW, LIMITS, prepared));
+  const append = (
+    schema: Schema,
+    batches: readonly Batch[],
+    prepared?: Parameters<typeof appendGroup>[4],
+    limits = LIMITS,
+  ) => schema.root.transactionSync(() => appendGroup(schema, batches, NOW, limits, prepared));
 
   const attackOf = (hostId: string | null, time: number, value: number): Event => ({
     time,
@@ -57,21 +61,27 @@ describe('a group that is prepared before its transaction', () => {
   });
 
   /** All records but change counters, which grow by random numbers. */
-  const contentOf = ({ cells, topLists }: Schema) => [
-    ...[...cells.getRange()].filter(({ key }) => key.readUInt32BE(5) !== CHANGES),
-    ...topLists.getRange(),
+  const contentOf = (schema: Schema) => [
+    ...[...schema.cells.getRange()].filter(({ key }) => key.readUInt32BE(5) !== CHANGES),
+    ...schema.topLists.getRange(),
+    ...schema.requests.getRange(),
+    ...schema.projects.getRange(),
+    ...schema.sources.getRange(),
+    ...schema.sourceHosts.getRange(),
+    ...schema.batches.getRange(),
   ];
 
   test('takes a step for each record, and merges nothing again', () => {
     const { schema, ids } = openWith(40);
     const attacks = (first: number) =>
       ids.flatMap((id, host) => [0, 1, 2, 3].map((i) => attackOf(id, NOW + host, first + i)));
-    append(schema, batchOf('a', attacks(0)));
-    const steps = prepareGroup(schema, [batchOf('b', attacks(2))], TOP_KEYS);
+    append(schema, [batchOf('a', attacks(0))]);
+    const steps = prepareGroup(schema, [batchOf('b', attacks(2))], LIMITS);
     let taken = 0;
     let next = steps.next();
     for (; !next.done; next = steps.next()) taken++;
     const prepared = next.value;
+    if (prepared === undefined) throw new Error('the project is unknown');
     const merge = () => {
       const values: Buffer[] = [];
       finish(prepared.counts.merge(schema, (_, value) => values.push(value)));
@@ -90,10 +100,17 @@ describe('a group that is prepared before its transaction', () => {
       fc
         .record({
           host: fc.option(fc.nat(ids.length - 1), { nil: null }),
-          time: fc.nat(200).map((n) => NOW + n * 60_000),
+          time: fc.nat(100).map((n) => NOW + n * 60_000),
           value: fc.nat(9),
           flagged: fc.option(
-            fc.nat(20).map((id) => ({ kind: 'lines' as const, ids: [`${id}`], log: 'error' })),
+            fc
+              .record({
+                kind: fc.constantFrom('record', 'lines', 'forged'),
+                ids: fc.uniqueArray(fc.nat(20).map(String), { minLength: 1, maxLength: 3 }),
+                log: fc.constantFrom('audit', 'other'),
+                unnamed: fc.option(fc.constantFrom('u', 'v'), { nil: undefined }),
+              })
+              .map(({ ids, ...rest }) => ({ ...rest, ids: rest.kind === 'forged' ? ids : ids.slice(0, 1) })),
             { nil: undefined },
           ),
         })
@@ -106,22 +123,28 @@ describe('a group that is prepared before its transaction', () => {
       fc.property(changes, fc.gen(), (change, generate) => {
         const results = [true, false].map(() => openWith(3));
         const ids = results[0]?.ids ?? [];
-        const [before, own, other] = ['x', 'y', 'z'].map((id) =>
-          batchOf(id, generate(fc.array, event(ids), { maxLength: 60 })),
-        ) as [Batch, Batch, Batch];
+        const groupOf = (first: number, length: number) =>
+          Array.from({ length }, (_, i) => ({
+            // The group may have the same batch twice.
+            ...batchOf(`${first + generate(fc.nat, i)}`, generate(fc.array, event(ids), { maxLength: 40 })),
+            source: { name: generate(fc.constantFrom, 's', 't'), format: 'events' },
+          }));
+        const [before, own, other] = [groupOf(0, 2), groupOf(10, 3), groupOf(20, 2)];
+        // So few that requests of the group are forgotten.
+        const limits = { ...LIMITS, requestsMax: generate(fc.constantFrom, 6, 1_000) };
         const contents = results.map(({ schema, ids: sameIds }, i) => {
           expect(sameIds).toEqual(ids);
-          append(schema, before);
-          const prepared = i === 0 ? finish(prepareGroup(schema, [own], TOP_KEYS)) : undefined;
-          if (change === 'append') append(schema, other);
-          if (change === 'same batch') append(schema, own);
+          append(schema, before, undefined, limits);
+          const prepared = i === 0 ? finish(prepareGroup(schema, own, limits)) : undefined;
+          if (change === 'append') append(schema, other, undefined, limits);
+          if (change === 'same batch') append(schema, own.slice(1), undefined, limits);
           if (change === 'deleted host') {
             schema.root.transactionSync(() => deleteHost(schema, 'p', ids[0] ?? ''));
           }
           if (change === 'horizon') {
             schema.root.transactionSync(() => schema.meta.putSync('horizon', NOW + HOUR_MS));
           }
-          return { result: append(schema, own, prepared), content: contentOf(schema) };
+          return { result: append(schema, own, prepared, limits), content: contentOf(schema) };
         });
         expect(contents[0]).toEqual(contents[1]);
       }),

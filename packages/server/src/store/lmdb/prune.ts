@@ -3,7 +3,7 @@
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention } from '../store.ts';
-import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
+import { decodeRequest, deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, changeAllVersions, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
@@ -45,7 +45,31 @@ export function* pruneSteps(
   }
   yield* deleteExamplesSteps(schema, topListsBefore);
   yield* pruneTopListsSteps(schema, topListsBefore, freed);
+  yield* deleteRequestsSteps(schema, freed);
   yield* deleteBatchSteps(schema, dayOf(freed));
+}
+
+/** Deletes flagged requests before a time, of all projects or of one. Each step is for a separate write transaction. */
+export function* deleteRequestsSteps(
+  schema: Schema,
+  before: number,
+  projectId?: string,
+): Generator<() => void> {
+  const scope = projectId === undefined ? undefined : schema.projects.get(projectId)?.scope;
+  if (projectId !== undefined && scope === undefined) return;
+  let start: unknown = scope === undefined ? undefined : [scope];
+  const end = scope === undefined ? undefined : [scope + 1];
+  for (let isDone = false; !isDone; ) {
+    yield () => {
+      const range = { ...(start !== undefined && { start, end }), limit: RECORDS_PER_STEP };
+      const entries = [...schema.requests.getRange(range as never)];
+      for (const { key, value } of entries) {
+        if (decodeRequest(value).time < before) schema.requests.removeSync(key);
+      }
+      start = entries.at(-1)?.key;
+      isDone = entries.length < RECORDS_PER_STEP;
+    };
+  }
 }
 
 /** Deletes the examples of all projects or of one. Each step is for a separate write transaction. */

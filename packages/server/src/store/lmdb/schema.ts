@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
-import type { RequestRecord } from '../flagged-requests.ts';
+import type { Generations, RequestRecord } from '../flagged-requests.ts';
 import { HEAD_BYTES } from '../record-bytes.ts';
 import {
   type FollowedPath,
@@ -27,7 +27,21 @@ export interface ProjectRecord {
   hosts: number;
   /** The time of the latest event: queries of later times read nothing. */
   latest: number;
+  /** Counts appends: what was read before the latest one may have changed. Missing before the first. */
+  appends?: number;
+  /** Of its flagged requests. Missing before the first. */
+  generations?: Generations;
 }
+
+/** Only the time if all else is empty. */
+export type StoredRequest =
+  | number
+  | [
+      time: number,
+      logs: RequestRecord['logs'],
+      others?: RequestRecord['others'] | null,
+      waiting?: number | undefined,
+    ];
 
 export interface HostRecord extends Host {
   scope: number;
@@ -113,9 +127,10 @@ export function openTables(path: string, readOnly = false) {
     /** The path itself may be longer than a key. */
     followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
-    /** The flagged requests of a source, and their keys by number. */
-    requests: table<RequestRecord, [source: number, key: string]>('requests'),
-    requestNumbers: table<string, [source: number, number: number]>('request-numbers'),
+    /** Flagged requests. Generation before source, so that the oldest can be deleted without an index. */
+    requests: table<StoredRequest, [project: number, generation: number, source: number, key: string]>(
+      'requests',
+    ),
     /** Key: hour, scope (4 bytes each, big endian). */
     topLists: openTable<Buffer, Buffer>('top-lists', {
       encoding: 'binary',

@@ -14,7 +14,7 @@ import {
 import { type PackedMinutes, packEvents, WITHOUT_HOST } from '../minutes.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
-import type { Appended, Batch } from '../store.ts';
+import type { Appended, AppendLimits, Batch } from '../store.ts';
 import { TopAdditions } from '../top-records.ts';
 import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
@@ -23,13 +23,6 @@ import { SegmentWriter } from './segments.ts';
 import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
-
-export interface AppendLimits {
-  /** How many values a top list keeps per hour, and project or host. */
-  topKeys: number;
-  /** How many flagged requests a source remembers. */
-  requestsMax: number;
-}
 
 /** All batches are of the same project. */
 export async function appendGroup(
@@ -63,7 +56,8 @@ async function appendLocked(
     readTopLists(run, project, expected.topLists),
   ]);
   const plan = new GroupPlan(state, known, now, requestsMax);
-  const results = batches.map((batch) => plan.add(batch));
+  const results: Appended[] = [];
+  for (const batch of batches) results.push(await computeIn(run, plan.add(batch)));
   if (plan.isEmpty()) return results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;
   const isExpected = plan.isWhole && areHostsKnown;

@@ -1,12 +1,12 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
-import type { Run } from '../../postgres/database.ts';
+import type { Database, Run } from '../../postgres/database.ts';
 import { dayOf, isLinkCurrent, isStart, startWith } from '../batches.ts';
 import {
   countedEvents,
-  FLAGGED_REQUESTS_MAX,
   FlaggedRequests,
+  type Generations,
   keysOf,
   type RequestRecord,
 } from '../flagged-requests.ts';
@@ -18,7 +18,7 @@ import { CHANGES_MS } from './schema.ts';
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
 const CHANGES_MAX = 2n ** 62n - 1n;
 
-interface ProjectState {
+interface ProjectState extends Generations {
   hosts: number;
   sources: number;
   appends: number;
@@ -31,7 +31,7 @@ export async function lockProject(run: Run, project: string): Promise<ProjectSta
   const [, rows] = await Promise.all([
     run('INSERT INTO projects (project) VALUES ($1) ON CONFLICT DO NOTHING', [project]),
     run<Row<ProjectState>>(
-      `SELECT p.hosts, p.sources, p.appends, p.latest, (SELECT horizon FROM retention) AS horizon
+      `SELECT p.hosts, p.sources, p.appends, p.latest, p.generation, p.generation_count AS count, (SELECT horizon FROM retention) AS horizon
        FROM projects p WHERE p.project = $1 FOR UPDATE`,
       [project],
     ),
@@ -50,13 +50,8 @@ export interface Known {
   /** Keys of `batchKey`. */
   batches: Set<string>;
   after: LinksAfter;
-  /** Flagged requests of the events, by source name. */
-  requests: Map<string, KnownRequests>;
-}
-
-interface KnownRequests {
-  records: Map<string, RequestRecord>;
-  last: number;
+  /** Flagged requests of the events, by source name and key. */
+  requests: Map<string, Map<string, RequestRecord>>;
 }
 
 /** The links of a group: those around its batches, by their source. */
@@ -153,8 +148,8 @@ async function readRequests(
   run: Run,
   project: string,
   batches: readonly Batch[],
-): Promise<Map<string, KnownRequests>> {
-  const known = new Map<string, KnownRequests>();
+): Promise<Known['requests']> {
+  const known: Known['requests'] = new Map();
   const keys = new Map<string, Set<string>>();
   for (const { source, events } of batches) {
     for (const { flagged, time } of events) {
@@ -166,24 +161,20 @@ async function readRequests(
   }
   if (keys.size === 0) return known;
   const pairs = [...keys].flatMap(([name, wanted]) => Array.from(wanted, (key) => [name, key] as const));
-  const [records, latest] = await Promise.all([
-    run<{ name: string; key: string; number: number; record: Omit<RequestRecord, 'number'> }>(
-      `SELECT k.name, r.key, r.number, r.record FROM unnest($2::text[], $3::text[]) AS k(name, key)
-       JOIN sources s ON s.project = $1 AND s.name = k.name
-       JOIN requests r ON r.project = $1 AND r.source = s.number AND r.key = k.key`,
-      [project, pairs.map(([name]) => name), pairs.map(([, key]) => key)],
-    ),
-    run<{ name: string; last: number }>(
-      `SELECT s.name, (SELECT max(number) FROM requests WHERE project = $1 AND source = s.number) AS last
-       FROM sources s WHERE s.project = $1 AND s.name = ANY($2)`,
-      [project, [...keys.keys()]],
-    ),
-  ]);
-  for (const { name, last } of latest) known.set(name, { records: new Map(), last: last ?? 0 });
-  for (const { name, key, number, record } of records)
-    known.get(name)?.records.set(key, { number, ...record });
+  const records = await run<{ name: string; key: string; generation: number; time: number; record: Logs }>(
+    `SELECT k.name, r.key, r.generation, r.time, r.record FROM unnest($2::text[], $3::text[]) AS k(name, key)
+     JOIN sources s ON s.project = $1 AND s.name = k.name
+     JOIN requests r ON r.project = $1 AND r.source = s.number AND r.key = k.key`,
+    [project, pairs.map(([name]) => name), pairs.map(([, key]) => key)],
+  );
+  for (const { name, key, generation, time, record } of records) {
+    const requests = known.get(name) ?? new Map<string, RequestRecord>();
+    known.set(name, requests.set(key, { generation, time, ...record }));
+  }
   return known;
 }
+
+type Logs = Omit<RequestRecord, 'generation' | 'time'>;
 
 /** Decides which batches count. A batch sees the changes of those before it in the group. */
 export class GroupPlan {
@@ -196,21 +187,22 @@ export class GroupPlan {
   readonly #replaced: [source: string, id: string][] = [];
   readonly #followed = new Map<string, string>();
   readonly #counted: (readonly Event[])[] = [];
-  readonly #requests = new Map<string, FlaggedRequests>();
-  readonly #requestsMax: number;
+  readonly #requests: FlaggedRequests;
   /** Every event of every batch counts. */
   isWhole = true;
   latest: number | null;
 
-  constructor(state: ProjectState, known: Known, now: number, requestsMax = FLAGGED_REQUESTS_MAX) {
+  constructor(state: ProjectState, known: Known, now: number, requestsMax: number) {
     this.#state = state;
     this.#known = known;
     this.#now = now;
     this.latest = state.latest;
-    this.#requestsMax = requestsMax;
+    this.#requests = new FlaggedRequests(state, requestsMax, (source, key) =>
+      known.requests.get(source)?.get(key),
+    );
   }
 
-  add(batch: Batch): Appended {
+  *add(batch: Batch): Generator<void, Appended> {
     const { project, source, id, link } = batch;
     const { batches, after, hosts } = this.#known;
     const exists = (other: string) => batches.has(batchKey(source.name, other));
@@ -220,10 +212,10 @@ export class GroupPlan {
       if (batch.events.length > 0) this.isWhole = false;
       return { kind: isDuplicate ? 'duplicate' : 'conflict' };
     }
-    const { counted, beforeHorizon, sameRecords, sameRequests } = countedEvents(
-      batch.events,
+    const { counted, beforeHorizon, sameRecords, sameRequests } = yield* countedEvents(
+      batch,
       this.#state.horizon,
-      () => this.#requestsOf(source.name),
+      this.#requests,
     );
     if (counted !== batch.events) this.isWhole = false;
     let withoutHost = 0;
@@ -260,13 +252,6 @@ export class GroupPlan {
       unknownHosts,
       ...(sameRequests.length > 0 && { sameRequests }),
     };
-  }
-
-  #requestsOf(source: string): FlaggedRequests {
-    const { records, last } = this.#known.requests.get(source) ?? { records: new Map(), last: 0 };
-    const requests = this.#requests.get(source) ?? new FlaggedRequests(last, (key) => records.get(key));
-    this.#requests.set(source, requests);
-    return requests;
   }
 
   #addBatch(batch: Batch, id: string, day: number): void {
@@ -307,11 +292,11 @@ export class GroupPlan {
     }
     const numberOf = (name: string) => numbers.get(name) ?? 0;
     const writes: Promise<unknown>[] = [
-      run('UPDATE projects SET sources = $2, appends = appends + 1, latest = $3 WHERE project = $1', [
-        project,
-        sources,
-        this.latest,
-      ]),
+      run(
+        `UPDATE projects SET sources = $2, appends = appends + 1, latest = $3, generation = $4, generation_count = $5
+         WHERE project = $1`,
+        [project, sources, this.latest, this.#requests.generation, this.#requests.count],
+      ),
       run(
         `INSERT INTO sources (project, name, number, record)
          SELECT $1, name, number, record::json FROM unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
@@ -358,43 +343,92 @@ export class GroupPlan {
         ),
       );
     }
-    for (const [name, requests] of this.#requests)
-      writes.push(...writeRequests(run, project, numberOf(name), requests, this.#requestsMax));
+    if (this.#requests.sources.size > 0)
+      writes.push(...writeRequests(run, project, numberOf, this.#requests));
     for (const [id, record] of this.#followed) writes.push(putFollowedPath(run, project, id, record));
     return writes;
   }
 }
 
-/** Writes the changes, and forgets the oldest requests. */
+/** Writes the changes, and deletes forgotten requests: twice as many as were added, until none is left. */
 function writeRequests(
   run: Run,
   project: string,
-  source: number,
-  { changes, last }: FlaggedRequests,
-  requestsMax: number,
+  numberOf: (source: string) => number,
+  { sources, firstKnown }: FlaggedRequests,
 ): Promise<unknown>[] {
-  const kept = [...changes].flatMap(([key, record]) => (record === null ? [] : [{ key, record }]));
-  // Deleted first, because a request that is remembered again gets another number.
-  return [
-    run('DELETE FROM requests WHERE project = $1 AND source = $2 AND (key = ANY($3) OR number <= $4)', [
-      project,
-      source,
-      [...changes.keys()],
-      last - requestsMax,
-    ]),
+  const changes = [...sources].flatMap(([name, requests]) =>
+    Array.from(requests.changes, ([key, record]) => ({ source: numberOf(name), key, record })),
+  );
+  const kept = changes.flatMap(({ record, ...key }) => (record === null ? [] : [{ ...key, ...record }]));
+  const deleted = changes.filter(({ record }) => record === null);
+  const writes = [
     run(
-      `INSERT INTO requests (project, source, key, number, record)
-       SELECT $1, $2, key, number, record::json FROM unnest($3::text[], $4::bigint[], $5::text[]) AS r(key, number, record)`,
+      `DELETE FROM requests r USING (
+         SELECT source, key FROM unnest($2::int[], $3::text[]) AS d(source, key)
+         UNION ALL
+         (SELECT source, key FROM requests WHERE project = $1 AND generation < $4 LIMIT $5)
+       ) AS o WHERE r.project = $1 AND r.source = o.source AND r.key = o.key`,
       [
         project,
-        source,
-        kept.map(({ key }) => key),
-        kept.map(({ record }) => record.number),
-        kept.map(({ record: { number: _, ...record } }) => JSON.stringify(record)),
+        deleted.map(({ source }) => source),
+        deleted.map(({ key }) => key),
+        firstKnown,
+        2 * changes.length,
       ],
     ),
   ];
+  if (kept.length === 0) return writes;
+  writes.push(
+    run(
+      `INSERT INTO requests (project, source, key, generation, time, record)
+       SELECT $1, source, key, generation, time, record::json
+       FROM unnest($2::int[], $3::text[], $4::int[], $5::bigint[], $6::text[]) AS r(source, key, generation, time, record)
+       ON CONFLICT (project, source, key) DO UPDATE
+         SET generation = excluded.generation, time = excluded.time, record = excluded.record`,
+      [
+        project,
+        kept.map(({ source }) => source),
+        kept.map(({ key }) => key),
+        kept.map(({ generation }) => generation),
+        kept.map(({ time }) => time),
+        kept.map(({ logs, others, waiting }) => JSON.stringify({ logs, others, waiting })),
+      ],
+    ),
+  );
+  return writes;
 }
+
+/** Deletes flagged requests before a time, of all projects or of one, in short steps. */
+export async function deleteRequests(
+  database: Database,
+  before: number,
+  { project = null, stop }: { project?: string | null; stop?: AbortSignal | undefined } = {},
+): Promise<void> {
+  const projects = await database.run<{ project: string }>(
+    'SELECT DISTINCT project FROM requests WHERE time < $1 AND ($2::text IS NULL OR project = $2)',
+    [before, project],
+  );
+  for (const { project: each } of projects) {
+    for (let isDone = false; !isDone && !stop?.aborted; ) {
+      isDone = await database.transaction(async (run) => {
+        const [, rows] = await Promise.all([
+          lockProject(run, each),
+          run(
+            `DELETE FROM requests r USING (
+               SELECT source, key FROM requests WHERE project = $1 AND time < $2 LIMIT ${REQUESTS_PER_STEP}
+             ) AS o WHERE r.project = $1 AND r.source = o.source AND r.key = o.key RETURNING r.source`,
+            [each, before],
+          ),
+          run('COMMIT'),
+        ]);
+        return rows.length < REQUESTS_PER_STEP;
+      });
+    }
+  }
+}
+
+const REQUESTS_PER_STEP = 2_000;
 
 interface BatchRow {
   source: number;

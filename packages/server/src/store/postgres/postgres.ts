@@ -2,16 +2,16 @@
 import { randomBytes } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
-import { FLAGGED_REQUESTS_MAX } from '../flagged-requests.ts';
 import { ProjectCommits } from '../group-commit.ts';
 import {
+  appendLimits,
   type CategorySeries,
   type CountSelection,
   groupSeries,
+  type LimitOptions,
   type Store,
   StoreNotWritable,
   StoreUnavailable,
-  TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
@@ -26,17 +26,13 @@ import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
-interface PostgresOptions extends DatabaseOptions {
+interface PostgresOptions extends DatabaseOptions, LimitOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
-  /** How many values a top list keeps per hour, and project or host. */
-  topKeys?: number | undefined;
-  /** How many flagged requests a source remembers. */
-  requestsMax?: number | undefined;
 }
 
 export function postgresStore(options: PostgresOptions, now: () => number = Date.now): Store {
-  const { topKeys = TOP_KEYS_DEFAULT, requestsMax = FLAGGED_REQUESTS_MAX } = options;
+  const appendOptions = appendLimits(options);
   const database = new Database(options);
   const counter = new Counter(database, now);
   let closed = false;
@@ -66,7 +62,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   const commits = new ProjectCommits((batches) =>
-    noteWrites(() => appendGroup(database, batches, now(), { topKeys, requestsMax })),
+    noteWrites(() => appendGroup(database, batches, now(), appendOptions)),
   );
 
   async function seriesByCategory(

@@ -4,7 +4,7 @@ import type { Database } from '../../postgres/database.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention, RetentionNote, Source } from '../store.ts';
-import { changeAllVersions, lockProject } from './coordination.ts';
+import { changeAllVersions, deleteRequests, lockProject } from './coordination.ts';
 import { dropPartitions } from './schema.ts';
 
 const BATCHES_PER_STEP = 2_000;
@@ -23,6 +23,7 @@ export async function prune(
     [before, freeBefore, expectedHorizon ?? null],
   );
   const freed = row?.freed ?? 0;
+  await deleteRequests(database, freed, { stop });
   await dropPartitions(database, ['segments', 'rollups'], freed, stop);
   const day = dayOf(freed);
   for (;;) {

@@ -86,7 +86,9 @@ const RECORD_TABLES = `
   -- The row of a project is locked by each transaction that changes anything in it.
   CREATE TABLE projects (
     project text COLLATE "C" PRIMARY KEY,
-    hosts int NOT NULL DEFAULT 0, sources int NOT NULL DEFAULT 0, appends bigint NOT NULL DEFAULT 0, latest bigint
+    hosts int NOT NULL DEFAULT 0, sources int NOT NULL DEFAULT 0, appends bigint NOT NULL DEFAULT 0, latest bigint,
+    -- Of flagged requests: the latest generation, and how many it has.
+    generation int NOT NULL DEFAULT 1, generation_count int NOT NULL DEFAULT 0
   ) WITH (fillfactor = 50);
   CREATE TABLE hosts (
     project text COLLATE "C", id text COLLATE "C", number int NOT NULL,
@@ -149,11 +151,13 @@ const TOP_LIST_TABLES = `
 `;
 
 const REQUEST_TABLES = `
-  -- Flagged requests, numbered by source in the order in which they were remembered.
+  -- Flagged requests, in the generations in which the project remembered them.
   CREATE TABLE requests (
-    project text COLLATE "C", source int, key text COLLATE "C", number bigint NOT NULL, record json NOT NULL,
-    PRIMARY KEY (project, source, key), UNIQUE (project, source, number)
+    project text COLLATE "C", source int, key text COLLATE "C", generation int NOT NULL, time bigint NOT NULL,
+    record json NOT NULL,
+    PRIMARY KEY (project, source, key)
   ) WITH (fillfactor = 80);
+  CREATE INDEX ON requests (project, generation);
 `;
 
 const COUNT_TABLES = `

@@ -13,7 +13,7 @@ import {
   selectSummaries,
   type TopAdditions,
 } from '../top-records.ts';
-import { addChanges, lockProject } from './coordination.ts';
+import { addChanges, deleteRequests, lockProject } from './coordination.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { deleteExamples } from './prune.ts';
@@ -304,6 +304,7 @@ async function deleteDetails(database: Database, project: string): Promise<void>
   const known = await database.run('SELECT FROM projects WHERE project = $1', [project]);
   if (known.length === 0) return;
   await deleteExamples(database, project, Number.POSITIVE_INFINITY);
+  await deleteRequests(database, Number.MAX_SAFE_INTEGER, { project });
   for (let isDone = false; !isDone; ) isDone = await deleteSome(database, project, HOURS_END);
 }
 
