@@ -334,45 +334,29 @@ describe('repair', () => {
     return known;
   }
 
-  test.each([
-    { table: 'requests', known: ['a', 'c'] },
-    { table: 'request-numbers', known: ['a', 'b', 'c'] },
-  ] as const)(
-    'keeps the remembered requests if one record of $table is damaged',
-    async ({ table, known }) => {
-      const path = await withRequests();
-      const { root } = openTables(path);
-      const raw = root.openDB<Buffer, Key>(table, { encoding: 'binary' });
-      const [, { key, value } = { key: '', value: Buffer.alloc(0) }] = [...raw.getRange()];
-      await raw.put(key, lastByteChanged(value));
-      await root.close();
-      const { findings } = await verifyStatistics(path);
-      expect(findings.map((finding) => finding.table)).toEqual([table]);
-      expect((await repairStatistics(path)).lost).toEqual([]);
-      expect((await verifyStatistics(path)).findings).toEqual([]);
-      expect(await knownRequests(path, ['a', 'b', 'c'])).toEqual(known);
-      // The oldest ones are still forgotten, and no record stays behind.
-      await knownRequests(path, ['d', 'e', 'f']);
-      const { root: after, requests, requestNumbers } = openTables(path);
-      expect([requests.getKeysCount(), requestNumbers.getKeysCount()]).toEqual([3, 3]);
-      await after.close();
-      expect((await verifyStatistics(path)).findings).toEqual([]);
-    },
-  );
-
-  test('fixes requests and numbers that do not belong together', async () => {
+  test('keeps the other remembered requests if one is damaged', async () => {
     const path = await withRequests();
-    const { root, requests, requestNumbers } = openTables(path);
-    const [[source] = [0]] = [...requests.getKeys()];
-    await requestNumbers.remove([source, 1]);
-    await requestNumbers.put([source, 7], 'gone');
-    await requests.put([source + 1, 'a'], { number: 1, time: NOW, logs: [] });
+    const { root } = openTables(path);
+    const raw = root.openDB<Buffer, Key>('requests', { encoding: 'binary' });
+    const [, { key, value } = { key: '', value: Buffer.alloc(0) }] = [...raw.getRange()];
+    await raw.put(key, lastByteChanged(value));
+    await root.close();
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ table }) => table)).toEqual(['requests']);
+    expect((await repairStatistics(path)).lost).toEqual([]);
+    expect((await verifyStatistics(path)).findings).toEqual([]);
+    expect(await knownRequests(path, ['a', 'b', 'c'])).toEqual(['a', 'c']);
+  });
+
+  test('deletes remembered requests of a source that does not exist', async () => {
+    const path = await withRequests();
+    const { root, requests } = openTables(path);
+    const [[project, generation, source] = [0, 0, 0]] = [...requests.getKeys()];
+    await requests.put([project, generation, source + 1, 'a'], NOW);
     await root.close();
     const { findings } = await verifyStatistics(path);
     expect(findings.map(({ table, problem }) => `${table}: ${problem}`)).toEqual([
-      'requests: the record in request-numbers is missing',
-      'requests: the source or the number is wrong',
-      'request-numbers: the request does not exist',
+      'requests: the source does not exist',
     ]);
     expect(await repairStatistics(path)).toMatchObject({ lost: [], repairs: findings });
     expect((await verifyStatistics(path)).findings).toEqual([]);

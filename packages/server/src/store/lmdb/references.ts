@@ -104,26 +104,14 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
   yield* brokenRequests(schema, projectOf);
 }
 
-/** A request without its number is never forgotten, and a number without its request takes the place of another one. */
 function* brokenRequests(
-  { requests, requestNumbers }: Schema,
+  { requests }: Schema,
   sources: ReadonlyMap<number, unknown>,
 ): Generator<BrokenReference> {
-  for (const { key, value } of entries(requests)) {
-    const [source, id] = key;
-    const known = requestNumbers.get([source, value.number]);
-    if (known === id && sources.has(source)) continue;
-    const isKept = known === undefined && sources.has(source);
-    const problem = isKept ? 'the record in request-numbers is missing' : 'the source or the number is wrong';
-    const fix = () =>
-      isKept ? requestNumbers.putSync([source, value.number], id) : requests.removeSync(key);
-    yield { table: 'requests', key, problem, fix };
-  }
-  for (const { key, value } of entries(requestNumbers)) {
-    const [source, number] = key;
-    if (requests.get([source, value])?.number === number) continue;
-    const problem = 'the request does not exist';
-    yield { table: 'request-numbers', key, problem, fix: () => requestNumbers.removeSync(key) };
+  for (const { key } of entries(requests)) {
+    if (sources.has(key[2])) continue;
+    const fix = () => requests.removeSync(key);
+    yield { table: 'requests', key, problem: 'the source does not exist', fix };
   }
 }
 
