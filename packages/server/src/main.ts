@@ -1,4 +1,5 @@
 /** The only file that knows the process: arguments, streams, signals, and exit. */
+import { setMaxListeners } from 'node:events';
 import { readdirSync, writeSync } from 'node:fs';
 import { constants, getPriority, setPriority } from 'node:os';
 import { runProgram } from './cli/program.ts';
@@ -15,6 +16,8 @@ keepTickShape();
 
 const opened: { log?: LogStream; stderr?: typeof process.stderr } = {};
 const stopping = new AbortController();
+// Each followed log waits for it. More than ten would look like a leak to Node.js.
+setMaxListeners(0, stopping.signal);
 // Not `once`: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
 
