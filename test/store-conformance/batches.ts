@@ -44,6 +44,8 @@ export function batchTests({ fresh }: Suite): void {
       [[lines, record, lines], 1],
       [[record, forged], 1],
       [[forged, record], 1],
+      // One record covers one request, so a known ID does not hide others.
+      [[record, forged, { ...forged, ids: ['y', 'a'] }], 2],
       [[forged, other, { ...record, ids: ['z'] }], 2],
       [[forged, record, { ...record, ids: ['z'] }], 2],
       // Without a complete log, forged IDs hide nothing.

@@ -217,7 +217,9 @@ export class BatchReader {
       if (request) outcome.requests += count;
       if (attack === null) return;
       outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
-      if (record.flagged === undefined && logsOfRequest(format) !== null) outcome.without_id += count;
+      // Lines of `limit_req` never have an ID, and no other log reports their attacks.
+      const needsId = attack !== 'cc' && logsOfRequest(format) !== null;
+      if (record.flagged === undefined && needsId) outcome.without_id += count;
     }
   }
 

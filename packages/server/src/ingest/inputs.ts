@@ -37,7 +37,8 @@ export function findInputs(operands: readonly string[]): Inputs {
     }
     const found: (InputFile & { mtimeMs: number })[] = [];
     const isPattern = isPatternOnly(operand);
-    for (const path of isPattern ? matches(operand) : [operand]) addPath(path, 0, found, inputs);
+    for (const path of isPattern ? matches(operand) : [operand])
+      addPath(path, isPattern ? 1 : 0, found, inputs);
     found.sort((a, b) => a.mtimeMs - b.mtimeMs || (a.path < b.path ? -1 : 1));
     inputs.files.push(...found.map(({ path, bytes, isRegular }) => ({ path, bytes, isRegular })));
     const isReported = inputs.problems.some(({ path }) => path.startsWith(operand));

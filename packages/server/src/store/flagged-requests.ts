@@ -112,7 +112,7 @@ export class SourceRequests {
     if (request.kind === 'record') return this.#isKnownRecord(request, time);
     if (request.kind === 'lines') return request.ids.every((id) => this.#isKnownLines(id, time));
     return request.ids.length > 0
-      ? this.#isKnownForged(request.ids, time)
+      ? this.#isKnownForged(request, time)
       : request.unnamed !== undefined && this.#isPaired(request.unnamed, time, 1);
   }
 
@@ -136,11 +136,16 @@ export class SourceRequests {
   }
 
   /**
-   * If a client may have forged an ID, only a complete log proves that the request was counted: that log has a record of
-   * every request, so the client can hide none of them.
+   * If a client may have forged an ID, only a complete log proves that the request was counted. Each of its records covers
+   * one request of the other log: otherwise, one known ID would hide any number of attacks.
    */
-  #isKnownForged(ids: readonly string[], time: number): boolean {
-    if (ids.some((id) => (this.#recent(id, time)?.logs.length ?? 0) > 0)) return true;
+  #isKnownForged({ ids, log }: FlaggedRequest, time: number): boolean {
+    for (const id of ids) {
+      const known = this.#recent(id, time);
+      if (known === undefined || known.logs.length === 0 || known.logs.includes(log)) continue;
+      this.changes.set(id, { ...known, logs: [...known.logs, log] });
+      return true;
+    }
     for (const id of ids) {
       if (this.#recent(id, time) === undefined)
         this.changes.set(id, { generation: this.#project.next(), time, logs: [], others: ids });
