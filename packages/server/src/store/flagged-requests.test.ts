@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import type { Event } from '../event.ts';
+import { countedEvents, FlaggedRequests, NO_REQUESTS } from './flagged-requests.ts';
+import { weighBatch } from './lmdb/append.ts';
 import { lmdbStore } from './lmdb/lmdb.ts';
 import { openSchema } from './lmdb/schema.ts';
 import { memoryStore } from './memory.ts';
@@ -55,4 +57,14 @@ test('the embedded store has no more requests of a project than it remembers', a
   await schema.root.close();
   expect(length).toBeGreaterThanOrEqual(50);
   expect(length).toBeLessThanOrEqual(100);
+});
+
+test('flagged requests add to the weight of a batch, and are decided in steps', () => {
+  const source = { name: 's', format: 'nginx-error' };
+  const events = Array.from({ length: 2_000 }, (_, i) => lines(`${i}`));
+  const withoutIds = events.map((event) => ({ ...event, flagged: undefined }));
+  const batch = { project: 'p', source, events, dropped: {} };
+  expect(weighBatch(batch)).toBe(weighBatch({ ...batch, events: withoutIds }) + 25 * 2_000);
+  const requests = new FlaggedRequests(NO_REQUESTS, 10_000, () => undefined);
+  expect([...countedEvents(batch, 0, requests)]).toHaveLength(10);
 });

@@ -9,7 +9,7 @@ import type { Batch } from './store.ts';
 export const FLAGGED_REQUESTS_MAX = 500_000;
 
 /** The cost of a flagged request in a store, roughly in microseconds. */
-const REQUEST_WEIGHT = 15;
+const REQUEST_WEIGHT = 25;
 
 /** The cost of the flagged requests of a batch, roughly in microseconds. */
 export function weighRequests(events: readonly Event[]): number {
