@@ -334,7 +334,7 @@ test('a pattern follows many logs beside a link to itself, also after a restart'
 test('a log in UTF-16 is not followed, with the remedy', async () => {
   writeFileSync(log, Buffer.from(`\ufeff${lines(2)}`, 'utf16le'));
   const following = follow();
-  const warning = `wafstat: ${log} is text in UTF-16: use 'iconv -f utf-16 -t utf-8 ${log} | wafstat ingest ... -'; waiting for another file\n`;
+  const warning = `wafstat: ${log} is text in UTF-16: use 'wafstat ingest ... ${log}'; waiting for another file\n`;
   await eventually(() => following.stderr.includes(warning) || undefined, 'a warning');
   expect(await requests()).toBe(0);
 });
@@ -344,7 +344,7 @@ test('compressed files and archives are skipped with the remedy', async () => {
   written = 0;
   writeFileSync(log, xz);
   const following = follow();
-  const liveWarning = `wafstat: ${log} is compressed with xz: use 'xz -dc ${log} | wafstat ingest ... -'; waiting for another file\n`;
+  const liveWarning = `wafstat: ${log} is compressed with xz: use 'wafstat ingest ... ${log}'; waiting for another file\n`;
   await eventually(() => following.stderr.includes(liveWarning) || undefined, 'a warning');
 
   renameSync(log, `${log}.1`);
@@ -352,7 +352,7 @@ test('compressed files and archives are skipped with the remedy', async () => {
   await expectAllCounted();
   const warning =
     `${log}.1 (${xz.length} bytes) is skipped: it is compressed with xz. ` +
-    `To count it, run 'xz -dc ${log}.1 | wafstat ingest ... -' with the same --project and --source`;
+    `To count it, run 'wafstat ingest ... ${log}.1' with the same --project and --source`;
   await eventually(() => following.stderr.includes(warning) || undefined, 'a warning');
   const { stderr } = await following.kill();
   expect(stderr.split(liveWarning)).toHaveLength(2);

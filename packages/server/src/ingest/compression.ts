@@ -30,27 +30,28 @@ export const DECOMPRESSORS: Partial<Record<Compression, { command: string[]; pac
 export class CompressedInput extends Error {
   /** `compressed with xz`, or `a tar archive`. */
   readonly what: string;
-  readonly #first: string;
-  readonly #command: string;
+  readonly #kind: Compression;
 
-  constructor(compression: Compression) {
-    const [what, first, command] = KINDS[compression];
+  constructor(kind: Compression) {
+    const [what, first] = KINDS[kind];
     super(`the input is ${what}: ${first}`);
     this.what = what;
-    this.#first = first;
-    this.#command = command;
+    this.#kind = kind;
   }
 
-  /** The command that passes the content of the file to the wafstat command. */
-  pipe(file: string, command: string): string {
-    return `'${this.#command} ${pathInCommand(file)} | wafstat ${command}'`;
+  /** The command that reads the file. `command` reads standard input. */
+  reading(file: string, command: string): string {
+    const path = pathInCommand(file);
+    return isRead(this.#kind)
+      ? `'wafstat ${command.replace(/ -$/, '')} ${path}'`
+      : `'${KINDS[this.#kind][2]} ${path} | wafstat ${command}'`;
   }
 
   /** What to do. `file` is null for standard input. */
   remedy(file: string | null, command: string): string {
     return file === null
-      ? `standard input is ${this.what}: ${this.#first}`
-      : `${file} is ${this.what}: use ${this.pipe(file, command)}`;
+      ? `standard input is ${this.what}: ${KINDS[this.#kind][1]}`
+      : `${file} is ${this.what}: use ${this.reading(file, command)}`;
   }
 }
 

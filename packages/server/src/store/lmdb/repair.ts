@@ -80,7 +80,6 @@ const REMOVABLE: ReadonlySet<string> = new Set([
   'notes',
   'followed',
   'requests',
-  'request-numbers',
 ]);
 
 /** Caches compare them with the value that they have seen: a repaired one only has to differ from all before. */
