@@ -28,8 +28,8 @@ interface OpenFile {
   path: string;
   root: RootDatabase;
   /**
-   * Throws CommitFailed if the path no longer leads to the opened files. Call it in every write transaction: whoever replaces
-   * the files holds the write lock (decision 0031).
+   * Throws CommitFailed if the path no longer leads to the opened files. Call it in every write transaction: files are
+   * replaced by a process that holds the write lock (decision 0031).
    */
   checkPath(): void;
 }
