@@ -57,7 +57,7 @@ const EXPECTED: Readonly<Record<string, () => string>> = {
   keystoneauth: () => python(numbers('overviews/attack/action-types')),
   openstacksdk: () => `${python(numbers('event/request/peak'))} ['api.example.com', 'shop.example.com']`,
   openstack: () =>
-    `identity identity\nwaf waf\ndefault\nTrue\ndefault\nreporter\n${numbers('event/attack/num')}`,
+    `identity identity\nwaf waf\npremium-waf premium-waf\ndefault\nTrue\ndefault\nreporter\n${numbers('event/attack/num')}`,
   client: () => pairs('overviews/statistics').join('\n'),
   csv: () => {
     const { xss, sqli } = oracle.distribution(RANGE);

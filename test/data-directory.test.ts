@@ -439,13 +439,14 @@ describe('compact', () => {
             ? [0, '']
             : [1, expect.stringMatching(/statistics\.mdb (is in use|or its lock file was deleted)/)],
         );
-        if (compacts.length === 1 && round % 3 > 0) expect(status).toBe(0);
       }
       ingest.signal('SIGCONT');
       const { status, stdout, stderr } = await ingest.end();
       expect([status, stdout], stderr).toEqual([0, expect.stringMatching(/accepted +2\n/)]);
     }
     expect(await counted(), JSON.stringify(ends)).toEqual([1 + 2 * ROUNDS]);
+    // Both happen, depending on where the ingest was stopped.
+    expect(ends.compacted).toBeGreaterThan(0);
     expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
     expect(unfinished()).toEqual([]);
   });

@@ -52,7 +52,14 @@ function openCurrent<T extends { root: RootDatabase }>(path: string, openFiles: 
     } catch (error) {
       const cause = error instanceof CommitFailed ? error.cause : error;
       const isInvalid = isLmdbError(cause) && cause.code === INVALID_MUTEX;
-      if (!isInvalid || attempt === OPEN_ATTEMPTS_MAX) throw error;
+      if (!isInvalid) throw error;
+      if (attempt === OPEN_ATTEMPTS_MAX) {
+        throw new CommitFailed(
+          `${path} is in use by a process that is just opening it, or has been stopped while doing so; try again`,
+          'another process holds the write lock',
+          { cause: error },
+        );
+      }
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, OPEN_AGAIN_MS);
       continue;
     }
