@@ -610,7 +610,7 @@ async function followOne(
 function followProblem(error: unknown, path: string): string {
   const { code, syscall = '', message } = error as NodeJS.ErrnoException;
   if (error instanceof CompressedInput)
-    return `${error.remedy(path, 'ingest ... -')}; waiting for another file`;
+    return `${path} is ${error.what}: use ${error.ingest(path)}; waiting for another file`;
   if (error instanceof LinesInFuture)
     return `${path}: ${message}; ${CORRECT_CLOCK}; waiting for that, and no line is lost meanwhile`;
   // Only a new process can open the right files.

@@ -39,19 +39,23 @@ export class CompressedInput extends Error {
     this.#kind = kind;
   }
 
-  /** The command that reads the file. `command` reads standard input. */
-  reading(file: string, command: string): string {
-    const path = pathInCommand(file);
+  /** The command that passes the content of the file to the wafstat command. */
+  pipe(file: string, command: string): string {
+    return `'${KINDS[this.#kind][2]} ${pathInCommand(file)} | wafstat ${command}'`;
+  }
+
+  /** The command that counts a file that `follow` does not read. */
+  ingest(file: string): string {
     return isRead(this.#kind)
-      ? `'wafstat ${command.replace(/ -$/, '')} ${path}'`
-      : `'${KINDS[this.#kind][2]} ${path} | wafstat ${command}'`;
+      ? `'wafstat ingest ... ${pathInCommand(file)}'`
+      : this.pipe(file, 'ingest ... -');
   }
 
   /** What to do. `file` is null for standard input. */
   remedy(file: string | null, command: string): string {
     return file === null
       ? `standard input is ${this.what}: ${KINDS[this.#kind][1]}`
-      : `${file} is ${this.what}: use ${this.reading(file, command)}`;
+      : `${file} is ${this.what}: use ${this.pipe(file, command)}`;
   }
 }
 

@@ -477,7 +477,7 @@ export class Follower {
   }
 
   #warnCompressed(file: RotatedFile, compressed: CompressedInput): void {
-    const run = compressed.reading(file.path, 'ingest ... -');
+    const run = compressed.ingest(file.path);
     this.#options.warn(skipped(file, `it is ${compressed.what}. To count it, run ${run}`));
   }
 

@@ -74,13 +74,7 @@ export async function repairStatistics(path: string, progress: Progress = () => 
 }
 
 /** Damaged records of these tables can be removed: other tables have the same data, or nothing depends on it. */
-const REMOVABLE: ReadonlySet<string> = new Set([
-  'hostnames',
-  'batch-links',
-  'notes',
-  'followed',
-  'requests',
-]);
+const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed', 'requests']);
 
 /** Caches compare them with the value that they have seen: a repaired one only has to differ from all before. */
 const HOST_COUNTERS: ReadonlySet<unknown> = new Set<MetaKey>(['deletedHosts', 'renamedHosts']);
