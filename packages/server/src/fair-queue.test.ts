@@ -39,6 +39,18 @@ describe('a semaphore', () => {
     );
   });
 
+  test('keeps room for others: one owner gets its share only, and its other tasks wait', async () => {
+    const semaphore = new Semaphore(4, 2);
+    const [first] = await Promise.all([semaphore.acquire('busy', 1), semaphore.acquire('busy', 1)]);
+    const started: string[] = [];
+    const waiting = semaphore.acquire('busy', 1).then(() => started.push('busy'));
+    await semaphore.acquire('quiet', 1).then(() => started.push('quiet'));
+    expect(started).toEqual(['quiet']);
+    first();
+    await waiting;
+    expect(started).toEqual(['quiet', 'busy']);
+  });
+
   test('delays one owner by one task of another, however much is waiting', async () => {
     const semaphore = new Semaphore(1);
     const release = await semaphore.acquire('busy', 1);

@@ -15,21 +15,25 @@ export class FairQueue<T> {
     else queue.push(item);
   }
 
-  /** The next item, which stays in the queue. */
-  peek(): T | undefined {
-    const [queue] = this.#queues.values();
-    return queue?.[0];
+  /** The next item, which stays in the queue: the first of the first owner whose first item is ready. */
+  peek(isReady: (item: T) => boolean = () => true): T | undefined {
+    for (const [item] of this.#queues.values()) {
+      if (item !== undefined && isReady(item)) return item;
+    }
+    return undefined;
   }
 
-  /** Removes the next item and ends the turn of its owner. */
-  take(): T | undefined {
-    const [first] = this.#queues;
-    if (first === undefined) return undefined;
-    const [owner, queue] = first;
-    const item = queue.shift();
-    this.#queues.delete(owner);
-    if (queue.length > 0) this.#queues.set(owner, queue);
-    return item;
+  /** Removes the item that `peek` returns, and ends the turn of its owner. */
+  take(isReady: (item: T) => boolean = () => true): T | undefined {
+    for (const [owner, queue] of this.#queues) {
+      const [item] = queue;
+      if (item === undefined || !isReady(item)) continue;
+      queue.shift();
+      this.#queues.delete(owner);
+      if (queue.length > 0) this.#queues.set(owner, queue);
+      return item;
+    }
+    return undefined;
   }
 
   /** Removes the items of all owners for which the condition holds. */
@@ -47,42 +51,65 @@ export class FairQueue<T> {
   }
 }
 
+interface WaitingTask {
+  owner: string;
+  weight: number;
+  start(): void;
+}
+
 /** A weighted semaphore that is fair between owners. */
 export class Semaphore {
   readonly #weightMax: number;
+  readonly #ownerWeightMax: number;
   #weight = 0;
-  readonly #waiting = new FairQueue<{ weight: number; start(): void }>();
+  /** Only of owners with running tasks. */
+  readonly #ownerWeights = new Map<string, number>();
+  readonly #waiting = new FairQueue<WaitingTask>();
 
-  constructor(weightMax: number) {
+  /** `ownerWeightMax`: what one owner may use, so that others need not wait until a task of this owner ends. */
+  constructor(weightMax: number, ownerWeightMax = weightMax) {
     this.#weightMax = weightMax;
+    this.#ownerWeightMax = ownerWeightMax;
   }
 
   /** Resolves to a function that releases the weight. A weight over the limit is admitted alone. */
   async acquire(owner: string, weight: number): Promise<() => void> {
     await new Promise<void>((start) => {
-      this.#waiting.add(owner, { weight, start });
+      this.#waiting.add(owner, { owner, weight, start });
       this.#startWaiting();
     });
     let isReleased = false;
     return () => {
       if (isReleased) return;
       isReleased = true;
-      this.#weight -= weight;
+      this.#add(owner, -weight);
       this.#startWaiting();
     };
   }
 
   #startWaiting(): void {
-    for (let next = this.#waiting.peek(); next && this.#fits(next.weight); next = this.#waiting.peek()) {
-      this.#waiting.take();
+    const isReady = ({ owner, weight }: WaitingTask) => {
+      const used = this.#ownerWeights.get(owner) ?? 0;
+      return used === 0 || used + weight <= this.#ownerWeightMax;
+    };
+    const fits = (weight: number) => this.#weight === 0 || this.#weight + weight <= this.#weightMax;
+    for (
+      let next = this.#waiting.peek(isReady);
+      next && fits(next.weight);
+      next = this.#waiting.peek(isReady)
+    ) {
+      this.#waiting.take(isReady);
       // Added here, not when the caller resumes: others may arrive in between.
-      this.#weight += next.weight;
+      this.#add(next.owner, next.weight);
       next.start();
     }
   }
 
-  #fits(weight: number): boolean {
-    return this.#weight === 0 || this.#weight + weight <= this.#weightMax;
+  #add(owner: string, weight: number): void {
+    this.#weight += weight;
+    const used = (this.#ownerWeights.get(owner) ?? 0) + weight;
+    if (used > 0) this.#ownerWeights.set(owner, used);
+    else this.#ownerWeights.delete(owner);
   }
 }
 

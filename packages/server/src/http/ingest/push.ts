@@ -11,8 +11,12 @@ import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ing
 import { type Counted, DoubtedBatches, type Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
 
-/** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */
-const COUNTING_MAX = 8;
+/** Eight chunks counted at once, which share commits. As events they take ten times their length in memory. */
+const COUNTING_BYTES_MAX = 8 * CHUNK_BYTES_MAX;
+/** Of one project, so that a push of another does not wait for chunks that take a second each. */
+const PROJECT_COUNTING_BYTES_MAX = COUNTING_BYTES_MAX / 2;
+/** A chunk of many short lines takes as much memory as a longer one. */
+const LINE_BYTES_MIN = CHUNK_BYTES_MAX / CHUNK_LINES_MAX;
 /** Sources whose reader states are kept, because a line or a record may come in two pushes. */
 const CACHED_SOURCES_MAX = 1_000;
 /** Most reader states are empty; some take up to 3 MiB while parts of long lines are missing. */
@@ -42,7 +46,7 @@ interface SourceState {
 
 export class PushCounter {
   readonly #slicer = new TimeSlicer();
-  readonly #counting = new Semaphore(COUNTING_MAX);
+  readonly #counting = new Semaphore(COUNTING_BYTES_MAX, PROJECT_COUNTING_BYTES_MAX);
   readonly #readerStates = new BoundedCache<string, string>({
     name: 'reader_states',
     entriesMax: CACHED_SOURCES_MAX,
@@ -83,7 +87,7 @@ export class PushCounter {
   async #countChunk(chunk: Chunk, counting: CountingPush): Promise<void> {
     if (counting.hasFailed) await counting.committed;
     const { project, pipeline } = counting.push;
-    const weight = Math.max(chunk.bytes / CHUNK_BYTES_MAX, chunk.lineCount / CHUNK_LINES_MAX);
+    const weight = Math.max(chunk.bytes, Math.ceil(chunk.lineCount * LINE_BYTES_MIN));
     const release = await this.#counting.acquire(project, weight);
     try {
       const flush = chunk.isLast ? 'request' : 'nothing';
