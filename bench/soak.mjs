@@ -3,11 +3,12 @@
  *
  *   node soak.mjs [MINUTES] [WAFSTAT]     WAFSTAT: bin/wafstat.js of another build to compare with
  *
- * Prints the memory of the process every half minute, after a garbage collection. Creates its own data.
+ * Prints the memory of the process every half minute, after a garbage collection. `mapped` are pages of files: the program and
+ * the data file, which grows and which the kernel can reclaim. Creates its own data.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -106,13 +107,21 @@ async function soak(durationMs) {
   async function report() {
     const start = Date.now();
     console.log(
-      ['minutes', 'RSS', 'heap', 'external', 'buffers', 'pushes', 'queries', 'failed'].map(cell).join(''),
+      ['minutes', 'own', 'mapped', 'heap', 'external', 'buffers', 'pushes', 'queries', 'failed']
+        .map(cell)
+        .join(''),
     );
     while (Date.now() < end) {
       await sleep(REPORT_MS);
       service.kill('SIGUSR2');
       const usage = await memoryLine(output);
-      const sizes = [usage.rss, usage.heapUsed, usage.external, usage.arrayBuffers];
+      const sizes = [
+        residentBytes('RssAnon'),
+        residentBytes('RssFile'),
+        usage.heapUsed,
+        usage.external,
+        usage.arrayBuffers,
+      ];
       const megabytes = sizes.map((bytes) => (bytes / 1e6).toFixed(1));
       const elapsed = ((Date.now() - start) / 60_000).toFixed(1);
       console.log([elapsed, ...megabytes, counts.pushes, counts.queries, counts.failures].map(cell).join(''));
@@ -120,6 +129,11 @@ async function soak(durationMs) {
   }
 
   await Promise.all([pushAll(), queryAll(), queryAll(), report()]);
+}
+
+function residentBytes(kind) {
+  const status = readFileSync(`/proc/${service.pid}/status`, 'utf8');
+  return Number(new RegExp(`${kind}:\\s+(\\d+)`).exec(status)?.[1]) * 1_024;
 }
 
 async function memoryLine(output) {
