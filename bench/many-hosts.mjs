@@ -55,13 +55,17 @@ async function measure() {
     const hosts = (await store.hosts(PROJECT)).slice(0, count).map(({ id }) => id);
     const rounds = [];
     for (let i = 0; i < ROUNDS; i++) {
-      rounds.push(await timed(() => store.totals({ project: PROJECT, hosts, ...range })));
+      rounds.push(
+        await timed(() =>
+          store.count({ project: PROJECT, hosts, edges: [range.from, range.to], rows: 'categories' }),
+        ),
+      );
     }
     const day = { from: END - DAY_MS + 60_000, to: END - 60_000 };
     const edges = Array.from({ length: 1_439 }, (_, i) => day.from + i * 60_000);
     const lines = [];
     for (let i = 0; i < ROUNDS; i++)
-      lines.push(await timed(() => store.series({ project: PROJECT, hosts, edges })));
+      lines.push(await timed(() => store.count({ project: PROJECT, hosts, edges, rows: 'timeline' })));
     await store.close();
     const show = (list) => {
       const warm = list.slice(3);

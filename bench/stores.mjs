@@ -123,7 +123,7 @@ async function measureLive(stores, rows) {
       await store.append({ project: PROJECT, source, id: `live ${round}`, events, dropped: {} });
       const appended = performance.now();
       const edges = Array.from({ length: 1_441 }, (_, i) => second + 1_000 - (1_440 - i) * MINUTE_MS);
-      await store.series({ project: PROJECT, hosts: [hostIds[0]], edges });
+      await store.count({ project: PROJECT, hosts: [hostIds[0]], edges, rows: 'timeline' });
       appends[name].push(appended - start);
       reads[name].push(performance.now() - appended);
     }
@@ -200,10 +200,15 @@ async function queries(store) {
   const month = grid(end - 30 * DAY_MS + 12_345, HOUR_MS);
   const project = PROJECT;
   return {
-    '24 h by minute, one host': (s) => s.series({ project, hosts: [ids[0]], edges: day }),
-    '30 days by hour, all hosts': (s) => s.series({ project, edges: month }),
+    '24 h by minute, one host': (s) => s.count({ project, hosts: [ids[0]], edges: day, rows: 'timeline' }),
+    '30 days by hour, all hosts': (s) => s.count({ project, edges: month, rows: 'timeline' }),
     '30 days by category, 10 hosts': (s) =>
-      s.totals({ project, hosts: ids.slice(0, 10), from: end - 30 * DAY_MS + 12_345, to: end }),
+      s.count({
+        project,
+        hosts: ids.slice(0, 10),
+        edges: [end - 30 * DAY_MS + 12_345, end],
+        rows: 'categories',
+      }),
   };
 }
 

@@ -47,9 +47,10 @@ async function results(path) {
   const found = [];
   for (const { project, hosts, edges } of all) {
     try {
-      const { requests, attacks } = await store.series({ project, hosts, edges });
-      const totals = await store.totals({ project, hosts, from: edges[0], to: edges.at(-1) });
-      found.push(JSON.stringify([[...requests], [...attacks], [...totals]]));
+      const [requests, attacks] = await store.count({ project, hosts, edges, rows: 'timeline' });
+      const onePoint = { project, hosts, edges: [edges[0], edges.at(-1)] };
+      const totals = await store.count({ ...onePoint, rows: 'categories' });
+      found.push(JSON.stringify([[...requests], [...attacks], totals.map(([n]) => n)]));
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       found.push('error');

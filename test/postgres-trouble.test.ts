@@ -97,7 +97,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       proxy.behave();
       const events = batches.reduce((sum, one) => sum + one.events.length, 0);
       for (const store of [...stores, open([primary.port], schema)]) {
-        expect((await store.series(ALL)).requests[0]).toBe(events);
+        expect((await store.count({ ...ALL, rows: 'timeline' }))[0][0]).toBe(events);
         expect((await store.sources('p'))[0]?.events).toBe(events);
         await store.close();
       }
@@ -126,7 +126,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const schema = `trouble_${++schemas}`;
       const proxy = await flakyProxy(`http://127.0.0.1:${primary.port}`, 0, Math.random);
       const store = open([Number(new URL(proxy.url).port)], schema, 1_000);
-      const count = async () => (await store.series(ALL)).requests[0];
+      const count = async () => (await store.count({ ...ALL, rows: 'timeline' }))[0][0];
       await store.append(batch('first', 3));
       for (let i = 0; i < 3; i++) {
         proxy.corrupt(change);
@@ -153,7 +153,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await store.append(batch('first', 1));
       await expect(cut.append(batch('second', 1))).rejects.toMatchObject({ outcomeUnknown: true });
       expect(await store.append(batch('second', 1))).toEqual({ kind: 'duplicate' });
-      expect((await store.series(ALL)).requests[0]).toBe(2);
+      expect((await store.count({ ...ALL, rows: 'timeline' }))[0][0]).toBe(2);
       await Promise.all([store.close(), cut.close()]);
       await proxy.stop();
       // Nothing is sent if there is no connection.
@@ -201,7 +201,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await appending;
       expect(before).toBeLessThan(batches.length);
       const events = 1 + batches.reduce((sum, one) => sum + one.events.length, 0);
-      expect((await store.series(ALL)).requests[0]).toBe(events);
+      expect((await store.count({ ...ALL, rows: 'timeline' }))[0][0]).toBe(events);
       expect((await store.sources('p'))[0]?.events).toBe(events);
       for (const one of batches) expect(await store.append(one)).toEqual({ kind: 'duplicate' });
       await Promise.all([store.close(), readOnly.close()]);
@@ -218,9 +218,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         other.prune(horizon),
       ]);
       expect(appended.every(({ kind }) => kind === 'appended')).toBe(true);
-      expect((await store.series({ project: 'p', edges: [0, horizon, NOW + 1] })).requests).toEqual(
-        Float64Array.of(0, 30),
-      );
+      expect(
+        (await store.count({ project: 'p', edges: [0, horizon, NOW + 1], rows: 'timeline' }))[0],
+      ).toEqual(Float64Array.of(0, 30));
       expect(await store.append(batch('late', 3, old))).toMatchObject({ beforeHorizon: 3 });
       const partitions = primary.sql(
         `SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -263,7 +263,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       ]);
       const list = await store.top({ project: 'p', list: 'urls', limit: 9, from: 0, to: NOW + 1 });
       expect(list).toMatchObject({ attacks: 14, from: limit });
-      expect((await store.series(ALL)).attacks[0]).toBe(28);
+      expect((await store.count({ ...ALL, rows: 'timeline' }))[1][0]).toBe(28);
       // A pass deletes what an append that began before the one before it has added.
       await other.prune(0, { topListsBefore: limit });
       expect(primary.sql(`SELECT count(*), min(hour) FROM ${schema}.top_lists`)).toBe(
@@ -460,7 +460,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
       expect(appended.map((each) => each?.kind)).toEqual(appended.map(() => 'appended'));
       const edges = Array.from({ length: 30 }, (_, i) => NOW + 500 + (i - 28) * DAY_MS);
-      const { requests } = (await stores[0]?.series({ project: 'p', edges })) ?? {};
+      const [requests] = (await stores[0]?.count({ project: 'p', edges, rows: 'timeline' })) ?? [];
       expect(requests?.reduce((a, b) => a + b)).toBe(60);
       for (const store of stores) await store.close();
     });
@@ -481,7 +481,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           async () => (await database.run(waiting)).length === 1 || undefined,
           'retention waits for the query',
         );
-        expect((await store.series(ALL)).requests[0]).toBe(3);
+        expect((await store.count({ ...ALL, rows: 'timeline' }))[0][0]).toBe(3);
         expect(await store.append(batch('newer', 1))).toMatchObject({ kind: 'appended' });
         return { pruning };
       });
@@ -497,7 +497,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const schema = `trouble_${++schemas}`;
       const store = open([primary.port], schema);
       for (let i = 0; i < 10; i++) await store.append(batch(`${i}`, 1, NOW - i * 8 * DAY_MS));
-      expect((await store.series({ project: 'p', edges: [NOW - 500, NOW + 1] })).requests[0]).toBe(1);
+      expect((await store.count({ project: 'p', edges: [NOW - 500, NOW + 1], rows: 'timeline' }))[0][0]).toBe(
+        1,
+      );
       // Statistics are complete when a session has ended.
       await store.close();
       const read = await eventually(() => {

@@ -38,7 +38,7 @@ const series = {
   name: 'timeline',
   heads: ['[['],
   tail: ']]',
-  count: async (query) => [(await store.series(query)).requests],
+  count: async (query) => [(await store.count({ ...query, rows: 'timeline' }))[0]],
 };
 async function counts() {
   const body = await blocks.json(series, { project: 'p', from: to - 86_400_000, to, offsetMs: 0 });
@@ -51,7 +51,7 @@ const versions = [];
 async function look() {
   const range = { project: 'p', from: to - 86_400_000, to };
   const version = await store.version(range);
-  versions.push([version, (await store.series({ ...range, edges: [range.from, to] })).requests[0]]);
+  versions.push([version, (await store.count({ ...range, edges: [range.from, to], rows: 'timeline' }))[0][0]]);
   seen.push(await counts());
 }
 for (let i = 0; i < 8; i++) {

@@ -16,7 +16,7 @@ export function batchTests({ fresh }: Suite): void {
       kind: 'appended',
     });
     expect(await store.append({ ...first, project: 'q' })).toMatchObject({ kind: 'appended' });
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([2]);
     expect((await store.sources('p')).map(({ events }) => events)).toEqual([1, 1]);
   });
@@ -28,7 +28,7 @@ export function batchTests({ fresh }: Suite): void {
       ({ kind }) => kind,
     );
     expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([1]);
   });
 
@@ -82,7 +82,7 @@ export function batchTests({ fresh }: Suite): void {
     const again = { ...flaggedAt(NOW + 1), request: true, flagged };
     await store.append(batch('p', [], [{ ...flaggedAt(NOW), flagged }]));
     expect(await store.append(batch('p', [], [drawnAt(NOW), again]))).toMatchObject({ sameRequests: [1] });
-    const { requests, attacks } = await store.series({ project: 'p', edges: [0, NOW + 10] });
+    const [requests, attacks] = await store.count({ project: 'p', edges: [0, NOW + 10], rows: 'timeline' });
     expect([...requests, ...attacks]).toEqual([2, 1]);
     // The same ID much later, in another source, and in another project are other requests.
     await store.append(batch('p', [], [{ ...flaggedAt(NOW + 400_000), flagged }]));
@@ -135,7 +135,7 @@ export function batchTests({ fresh }: Suite): void {
     await append('one', { after: '', bytes: 10 });
     await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
     expect(await linksAfter('')).toEqual([{ id: 'grown', bytes: 15, firstLineHash: '', readerState: '' }]);
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([2]);
   });
 
@@ -154,7 +154,7 @@ export function batchTests({ fresh }: Suite): void {
     expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
       kind: 'conflict',
     });
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([2]);
   });
 
@@ -188,6 +188,6 @@ function flaggedAt(time: number): RandomEvent {
 }
 
 async function attacksOf(store: Store, project: string): Promise<number> {
-  const { attacks } = await store.series({ project, edges: [0, NOW + 1_000_000] });
+  const [, attacks] = await store.count({ project, edges: [0, NOW + 1_000_000], rows: 'timeline' });
   return attacks[0] ?? 0;
 }

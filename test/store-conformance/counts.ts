@@ -5,6 +5,7 @@ import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../../pa
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import {
   addHosts,
+  allCounts,
   batch,
   batches,
   DAY_MS,
@@ -16,7 +17,6 @@ import {
   NOW,
   pick,
   randomQuery,
-  rowsOf,
   texts,
 } from './data.ts';
 import type { Suite } from './suite.ts';
@@ -125,16 +125,7 @@ export function countTests({ fresh, runs }: Suite): void {
             const versions = await store.versions?.({ project, edges });
             if (versions)
               expect(versions).toEqual(await Promise.all(parts.map((part) => store.version(part))));
-            const query = { project, hosts: pick(ids, set) };
-            const { requests, attacks } = await store.series({ ...query, edges });
-            const results = [
-              texts([requests, attacks]),
-              await store.totals({ ...query, ...range }),
-              rowsOf(await store.seriesByCategory({ ...query, edges })),
-              texts(await store.seriesByGroup({ ...query, edges })),
-              texts(await store.peaks({ ...query, edges })),
-              await store.attacksByHost({ ...query, ...range }),
-            ];
+            const results = await allCounts(store, { project, hosts: pick(ids, set), edges });
             expect(results).toEqual(known.get(version) ?? results);
             known.set(version, results);
           }
@@ -162,7 +153,7 @@ export function countTests({ fresh, runs }: Suite): void {
           );
           await Promise.all(shuffled.map((single) => store.append(batch(other, otherIds, [single]))));
           const series = (project: string, ids: string[]) =>
-            store.series({ project, hosts: pick(ids, query.hosts), edges: query.edges });
+            store.count({ project, hosts: pick(ids, query.hosts), edges: query.edges, rows: 'timeline' });
           expect(await series(other, otherIds)).toEqual(await series(one, oneIds));
         },
       ),
@@ -179,13 +170,16 @@ export function countTests({ fresh, runs }: Suite): void {
       fc.asyncProperty(moment, moment, moment, hostSet, async (x, y, z, set) => {
         const [a = 0, b = 0, c = 0] = [x, y, z].sort((m, n) => m - n);
         const hosts = pick(ids, set);
-        const totals = (from: number, to: number) => store.totals({ project: 'p', hosts, from, to });
+        const totals = async (from: number, to: number) => {
+          const query = { project: 'p', hosts, edges: [from, to], rows: 'categories' } as const;
+          return (await store.count(query)).map(([n = 0]) => n);
+        };
         const whole = await totals(a, c);
         const left = await totals(a, b);
         const right = await totals(b, c);
         expect(whole).toEqual(left.map((n, i) => n + (right[i] ?? 0)));
-        const series = await store.series({ project: 'p', hosts, edges: [a, b, c] });
-        expect(sum(series.attacks)).toBe(sum(whole));
+        const [, attacks] = await store.count({ project: 'p', hosts, edges: [a, b, c], rows: 'timeline' });
+        expect(sum(attacks)).toBe(sum(whole));
       }),
       { numRuns: runs(100) },
     );
@@ -201,30 +195,40 @@ export function countTests({ fresh, runs }: Suite): void {
       fc.asyncProperty(randomQuery, fc.boolean(), async ({ hosts: set, edges: anyEdges }, isRounded) => {
         const rounded = new Set(anyEdges.map((edge) => Math.floor(edge / 1_000) * 1_000));
         const edges = isRounded && rounded.size > 1 ? [...rounded] : anyEdges;
-        const query = { project: 'p', hosts: pick(ids, set) };
-        const range = { ...query, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
-        const series = await store.series({ ...query, edges });
-        const { requests, attacks, blocked } = await store.seriesByCategory({ ...query, edges });
-        expect(requests).toEqual(series.requests);
-        expect(sumOfRows(attacks)).toEqual(series.attacks);
-        expect(await store.totals(range)).toEqual(Float64Array.from(attacks, sum));
+        const query = { project: 'p', hosts: pick(ids, set), edges };
+        const [requests, allAttacks] = await store.count({ ...query, rows: 'timeline' });
+        const everything = await store.count({ ...query, rows: 'everything' });
+        const [attacks, blocked] = [everything.slice(1, 14), everything.slice(14)];
+        expect(everything[0]).toEqual(requests);
+        expect(sumOfRows(attacks)).toEqual(allAttacks);
+        expect(texts(await store.count({ ...query, rows: 'categories' }))).toEqual(texts(attacks));
+        expect(texts(await store.count({ ...query, rows: 'attacks' }))).toEqual(texts([allAttacks]));
+        const actions = [allAttacks, sumOfRows(blocked)];
+        expect(texts(await store.count({ ...query, rows: 'actions' }))).toEqual(texts(actions));
+        const onePoint = { ...query, edges: [edges[0] ?? 0, edges.at(-1) ?? 0] };
+        expect(texts(await store.count({ ...onePoint, rows: 'categories' }))).toEqual(
+          attacks.map((row) => String(sum(row))),
+        );
         const pairs = attacks.flatMap((row, category) =>
           Array.from(row, (n, point) => [blocked[category]?.[point] ?? 0, n]),
         );
         expect(pairs.filter(([stopped = 0, all = 0]) => stopped > all)).toEqual([]);
 
-        const byHost = await store.attacksByHost(range);
+        const byHost = await store.count({ ...query, rows: 'timeline', byHost: true });
         const hosts = [...byHost.keys()];
-        expect(sum(Float64Array.from(byHost.values()))).toBe(
-          sum((await store.series({ project: 'p', hosts: query.hosts ?? ids, edges })).attacks),
-        );
-        expect(await store.attacksByHost({ ...range, hosts })).toEqual(byHost);
+        const ofHosts = await store.count({ ...query, hosts: query.hosts ?? ids, rows: 'timeline' });
+        for (const row of [0, 1] as const) {
+          const rows = Array.from(byHost.values(), (counts) => counts[row]);
+          if (rows.length > 0) expect(sumOfRows(rows)).toEqual(ofHosts[row]);
+          else expect(sum(ofHosts[row])).toBe(0);
+        }
+        expect(await store.count({ ...query, hosts, rows: 'timeline', byHost: true })).toEqual(byHost);
 
-        const peaks = await store.peaks({ ...query, edges });
+        const peaks = await store.peaks(query);
         const counts = Object.values(OVERVIEW_GROUPS).map((group) =>
           group === null ? requests : sumOfRows(group.map((name) => rowOf(attacks, name))),
         );
-        expect(texts(await store.seriesByGroup({ ...query, edges }))).toEqual(texts(counts));
+        expect(texts(await store.count({ ...query, rows: 'groups' }))).toEqual(texts(counts));
         for (const [group, row] of peaks.entries()) {
           const count = counts[group] ?? new Float64Array(0);
           expect(row.every((n, point) => n <= (count[point] ?? 0) && n > 0 === (count[point] ?? 0) > 0)).toBe(
@@ -232,7 +236,7 @@ export function countTests({ fresh, runs }: Suite): void {
           );
         }
         if (!isRounded || rounded.size < 2) return;
-        const whole = await store.peaks({ ...query, edges: [range.from, range.to] });
+        const whole = await store.peaks(onePoint);
         expect(whole.map((row) => row[0])).toEqual(peaks.map((row) => Math.max(...row)));
       }),
       { numRuns: runs(60) },
@@ -242,7 +246,11 @@ export function countTests({ fresh, runs }: Suite): void {
   test('an event at an edge counts in the point that begins there', async () => {
     const { store } = await fresh();
     await store.append(batch('p', [], [drawnAt(NOW)]));
-    const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1, NOW + 2] });
+    const [requests] = await store.count({
+      project: 'p',
+      edges: [NOW - 1, NOW, NOW + 1, NOW + 2],
+      rows: 'timeline',
+    });
     expect([...requests]).toEqual([0, 1, 0]);
   });
 
@@ -251,7 +259,7 @@ export function countTests({ fresh, runs }: Suite): void {
     const events = Array.from({ length: 9_001 }, () => ({ ...drawnAt(NOW), count: 1_000_000 }));
     await store.append(batch('p', [], events));
     await store.append(batch('p', [], [drawnAt(NOW)]));
-    const { requests } = await store.series({ project: 'p', edges: [NOW - DAY_MS, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [NOW - DAY_MS, NOW + 1], rows: 'timeline' });
     expect(requests[0]).toBe(9_001_000_001);
   });
 
@@ -269,7 +277,7 @@ export function countTests({ fresh, runs }: Suite): void {
       withoutHost: 12,
       unknownHosts: 5,
     });
-    const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [NOW - 1, NOW, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([10, 16]);
     await store.prune(NOW);
     expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
@@ -293,9 +301,8 @@ export function countTests({ fresh, runs }: Suite): void {
       { status: 'rejected', reason: { message: expect.stringContaining("'nonsense'") } },
       { status: 'fulfilled', value: { kind: 'appended' } },
     ]);
-    expect(sum(await store.totals({ project: 'p', from: 0, to: NOW + 1 }))).toBe(1);
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
-    expect([...requests]).toEqual([1]);
+    const [requests, attacks] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
+    expect([...requests, ...attacks]).toEqual([1, 1]);
     expect(await store.append({ ...good, id: 'x' })).toMatchObject({ kind: 'appended' });
   });
 
@@ -306,7 +313,7 @@ export function countTests({ fresh, runs }: Suite): void {
     const unknown = { ...batch('p', [], []), events: [{ ...drawnAt(NOW), hostId: 'unknown' }] };
     expect(await store.append(unknown)).toMatchObject({ withoutHost: 1, unknownHosts: 1 });
     const requests = async (project: string, hosts?: string[]) =>
-      (await store.series({ project, hosts, edges: [0, NOW + 1] })).requests[0];
+      (await store.count({ project, hosts, edges: [0, NOW + 1], rows: 'timeline' }))[0][0];
     expect(await requests('p')).toBe(2);
     expect(await requests('p', [ids[0] ?? ''])).toBe(1);
     expect(await requests('p', [ids[0] ?? '', ids[0] ?? ''])).toBe(1);
@@ -326,6 +333,6 @@ function sumOfRows(rows: readonly Float64Array[]): Float64Array {
   );
 }
 
-function sum(counts: Float64Array): number {
-  return counts.reduce((total, n) => total + n, 0);
+function sum(counts: Iterable<number>): number {
+  return [...counts].reduce((total, n) => total + n, 0);
 }

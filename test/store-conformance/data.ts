@@ -3,13 +3,13 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import { CATEGORIES, type Event } from '../../packages/server/src/event.ts';
 import { gridEdges } from '../../packages/server/src/statistics/timeline.ts';
+import { ROWS, type RowsName } from '../../packages/server/src/store/rows.ts';
 import {
   type Batch,
-  type CategorySeries,
   type FollowedPath,
   HOUR_MS,
   type NewLink,
-  type Series,
+  type Selection,
   type Store,
   TOP_LISTS,
   type TopQuery,
@@ -158,25 +158,32 @@ export async function expectSameResults(
 ): Promise<void> {
   for (const { hosts: set, edges } of queries) {
     const hosts = pick(ids, set);
-    const series = { project, hosts, edges };
-    const both = ({ requests, attacks }: Series) => texts([requests, attacks]);
-    expect(both(await store.series(series))).toEqual(both(await oracle.series(series)));
-    const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
-    expect(await store.totals(range)).toEqual(await oracle.totals(range));
-    expect(await store.attacksByHost(range)).toEqual(await oracle.attacksByHost(range));
-    const categories = await store.seriesByCategory(series);
-    const expected = await oracle.seriesByCategory(series);
-    expect(rowsOf(categories)).toEqual(rowsOf(expected));
-    expect(texts(await store.seriesByGroup(series))).toEqual(texts(await oracle.seriesByGroup(series)));
-    expect(texts(await store.peaks(series))).toEqual(texts(await oracle.peaks(series)));
+    const query = { project, hosts, edges };
+    expect(await allCounts(store, query)).toEqual(await allCounts(oracle, query));
   }
 }
 
-export function rowsOf({ requests, attacks, blocked }: CategorySeries) {
-  return { requests: texts([requests]), attacks: texts(attacks), blocked: texts(blocked) };
+/** The counts of a query in all forms, as text: long arrays compare much faster. */
+export async function allCounts(
+  store: Store,
+  query: Selection & { edges: readonly number[] },
+): Promise<Record<string, unknown>> {
+  const onePoint = { ...query, edges: [query.edges[0] ?? 0, query.edges.at(-1) ?? 0] };
+  const byHost = async (of: typeof query, rows: RowsName) => {
+    const hosts = [...(await store.count({ ...of, rows, byHost: true }))];
+    return hosts.map(([id, counts]) => `${id} ${texts(counts)}`).sort();
+  };
+  const found: Record<string, unknown> = {
+    peaks: texts(await store.peaks(query)),
+    onePoint: texts(await store.count({ ...onePoint, rows: 'everything' })),
+    byHost: await byHost(query, 'timeline'),
+    onePointByHost: await byHost(onePoint, 'everything'),
+  };
+  for (const rows of Object.keys(ROWS) as RowsName[])
+    found[rows] = texts(await store.count({ ...query, rows }));
+  return found;
 }
 
-/** Long arrays compare much faster as text. */
 export function texts(rows: readonly Float64Array[]): string[] {
   return rows.map((row) => row.join());
 }

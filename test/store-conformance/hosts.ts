@@ -54,7 +54,12 @@ export function hostTests({ fresh, runs }: Suite): void {
       host: { id },
     });
     expect(await store.hosts('p')).toHaveLength(HOSTNAMES.length + 1);
-    const { requests } = await store.series({ project: 'p', hosts: [id], edges: [NOW, NOW + 1] });
+    const [requests] = await store.count({
+      project: 'p',
+      hosts: [id],
+      edges: [NOW, NOW + 1],
+      rows: 'timeline',
+    });
     expect([...requests]).toEqual([1]);
   });
 
@@ -77,7 +82,7 @@ export function hostTests({ fresh, runs }: Suite): void {
       ];
       await each.append(batch('p', ids, events));
       const selection = { project: 'p', hosts: [id], edges: [NOW - 9, NOW + 9] };
-      const attacks = async () => [...(await each.series(selection)).attacks];
+      const attacks = async () => [...(await each.count({ ...selection, rows: 'timeline' }))[1]];
       // More than once, because stores cache repeated selections.
       for (let i = 0; i < 3; i++) expect(await attacks()).toEqual([attack.count]);
       const listed = async () =>
@@ -114,10 +119,10 @@ export function hostTests({ fresh, runs }: Suite): void {
       return {
         hosts,
         sources: (await each.sources('p')).map(({ id: _, ...source }) => source),
-        attacks: await each.attacksByHost(range),
+        attacks: await each.count({ project: 'p', edges: [NOW - 9, NOW], rows: 'attacks', byHost: true }),
         series: await Promise.all(
           [undefined, ...hosts.map(({ id }) => [id])].map((ids) =>
-            each.series({ ...range, hosts: ids, edges: [NOW - 9, NOW - 4, NOW] }),
+            each.count({ ...range, hosts: ids, edges: [NOW - 9, NOW - 4, NOW], rows: 'timeline' }),
           ),
         ),
         lists: await Promise.all(

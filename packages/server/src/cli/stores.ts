@@ -78,7 +78,11 @@ export const copyCommand = command({
             'verification failed: the stores differ. Was data ingested during the copy, or was the target not empty?',
           );
         }
-        const { requests, attacks } = await to.series({ project, edges: [range.from, range.to] });
+        const [requests, attacks] = await to.count({
+          project,
+          edges: [range.from, range.to],
+          rows: 'timeline',
+        });
         printLine(
           io.stdout,
           `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks, and the same top lists`,

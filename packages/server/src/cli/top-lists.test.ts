@@ -82,9 +82,9 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
 
   await run(['project', 'delete', 'shop']);
   expect(await sourcesOf(id)).toMatchObject({ attacks: 0, distinct: 0, items: [] });
-  expect(await inStore((store) => store.series({ project: id, edges: [0, NOW] }))).toMatchObject({
-    attacks: Float64Array.of(120),
-  });
+  expect(
+    await inStore((store) => store.count({ project: id, edges: [0, NOW], rows: 'timeline' })),
+  ).toMatchObject({ 1: Float64Array.of(120) });
 });
 
 test('serve applies its options to pushes', async () => {

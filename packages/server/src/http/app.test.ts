@@ -88,7 +88,7 @@ describe('failures of the service', () => {
 
   test('a bug is a 500 without details, which are in the log under the request ID', async () => {
     const token = await login();
-    store.series = () => Promise.reject(new Error('the inner workings'));
+    store.count = () => Promise.reject(new Error('the inner workings'));
     const response = await timeline({ 'x-auth-token': token });
     expect(response.statusCode).toBe(500);
     expect(response.json().error_code).toBe('WAF.5000');

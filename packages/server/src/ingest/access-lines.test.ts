@@ -68,7 +68,11 @@ async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by line
     counted: JSON.stringify(counted),
     hosts: await store.hosts('p'),
     sources: await store.sources('p'),
-    series: await store.series({ project: 'p', edges: [0, NOW - DAY_MS, NOW - 60_000, NOW, NOW + DAY_MS] }),
+    series: await store.count({
+      project: 'p',
+      edges: [0, NOW - DAY_MS, NOW - 60_000, NOW, NOW + DAY_MS],
+      rows: 'timeline',
+    }),
   };
 }
 

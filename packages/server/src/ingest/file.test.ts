@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
+import { CATEGORIES } from '../event.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
@@ -38,7 +39,7 @@ function setUp(store = memoryStore(() => NOW)) {
       return progress;
     },
     async requests(): Promise<number> {
-      return (await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0] ?? 0;
+      return (await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' }))[0][0] ?? 0;
     },
   };
 }
@@ -187,16 +188,16 @@ describe('a file that was read while it was written', () => {
       },
       async counts() {
         const range = { project: 'p', edges: [0, LATER] };
-        const { requests } = await store.series(range);
-        const { attacks, blocked } = await store.seriesByCategory(range);
+        const [requests, ...attacks] = await store.count({ ...range, rows: 'everything' });
         const [source] = await store.sources('p');
         const hosts = (await store.hosts('p')).map(({ hostname }) => hostname).sort();
-        const byCategory = attacks.map(([count = 0]) => count);
+        const counts = attacks.map(([count = 0]) => count);
+        const byCategory = counts.slice(0, CATEGORIES.length);
         return {
           hosts,
-          requests: requests[0] ?? 0,
+          requests: requests?.[0] ?? 0,
           attacks: byCategory.reduce((sum, count) => sum + count, 0),
-          details: { byCategory, blocked: blocked.map(([count = 0]) => count) },
+          details: { byCategory, blocked: counts.slice(CATEGORIES.length) },
           events: source?.events ?? 0,
           dropped: source?.dropped ?? {},
         };
@@ -509,7 +510,7 @@ test('lines in the hour repeated by daylight saving time count in the right hour
     for (const part of [lines.slice(0, cut), lines]) {
       for await (const _ of ingestFile(inParts(Buffer.from(part.join('')), 1), ingest, store, pipeline));
     }
-    const { attacks } = await store.series({ project: 'p', edges });
+    const [, attacks] = await store.count({ project: 'p', edges, rows: 'timeline' });
     expect([...attacks]).toEqual([6, 6, 6, 6]);
   }
 });

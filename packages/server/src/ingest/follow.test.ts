@@ -85,7 +85,7 @@ async function lookAll(one: Follower): Promise<void> {
 }
 
 async function requests(): Promise<number> {
-  return (await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0] ?? 0;
+  return (await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' }))[0][0] ?? 0;
 }
 
 test('a file created after the start is counted from its first line', async () => {
@@ -880,7 +880,7 @@ test('attacks in an error log are counted although the clock is set back', async
     );
   };
   const attacks = async () =>
-    (await store.series({ project: 'p', edges: [0, NOW + 3_600_000] })).attacks[0] ?? 0;
+    (await store.count({ project: 'p', edges: [0, NOW + 3_600_000], rows: 'timeline' }))[1][0] ?? 0;
   writeFileSync(path, '');
   const one = follower({ project: 'p', source: { name: 's', format: 'auto' }, reader: { format: 'auto' } });
   for (let id = 1; id <= 20; id++) {

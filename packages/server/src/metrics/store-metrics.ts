@@ -146,10 +146,9 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
     now: number,
   ) {
     const existed = isFirst || wasOmitted;
-    const totals = await totalsOf(project).read(freedBefore, now, async (edges) => {
-      const series = await store.seriesByCategory({ project, edges, ignoreHorizon: true });
-      return [series.requests, ...series.attacks, ...series.blocked];
-    });
+    const totals = await totalsOf(project).read(freedBefore, now, (edges) =>
+      store.count({ project, edges, rows: 'everything', ignoreHorizon: true }),
+    );
     requests.update(project, { ...labels }, totals[0] ?? 0, existed);
     for (const [i, category] of CATEGORIES.entries()) {
       const key = `${project} ${category}`;
@@ -166,10 +165,9 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   ) {
     const key = `${project} ${host.id}`;
     const existed = isFirst || wasOmitted || omitted.has(key);
-    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(freedBefore, now, async (edges) => {
-      const series = await store.series({ project, hosts: [host.id], edges, ignoreHorizon: true });
-      return [series.requests, series.attacks];
-    });
+    const [requestTotal = 0, attackTotal = 0] = await totalsOf(key).read(freedBefore, now, (edges) =>
+      store.count({ project, hosts: [host.id], edges, rows: 'timeline', ignoreHorizon: true }),
+    );
     const hostLabels = { ...labels, host: host.hostname };
     hostRequests.update(key, hostLabels, requestTotal, existed);
     hostAttacks.update(key, hostLabels, attackTotal, existed);

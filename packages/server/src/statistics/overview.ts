@@ -51,14 +51,13 @@ const GROUPS = Object.keys(OVERVIEW_GROUPS);
 
 /** Requests, the four groups of attacks, and all attacks. */
 export async function overviewTotals(store: Store, query: RangeQuery): Promise<Count[]> {
-  const { from, to } = query;
-  const counts = from === to ? [] : await store.seriesByGroup({ ...selectionOf(query), edges: [from, to] });
+  const counts = await store.count({ ...onePoint(query), rows: 'groups' });
   return GROUPS.map((key, i) => ({ key, num: counts[i]?.[0] ?? 0 }));
 }
 
 /** Requests and attacks per second by group: the count of each point divided by its seconds, rounded to the nearest integer. */
 export async function averagesByGroup(store: Store, query: EdgesQuery): Promise<Float64Array[]> {
-  const series = await store.seriesByGroup(query);
+  const series = await store.count({ ...query, rows: 'groups' });
   return series.map((counts) => counts.map((count, i) => average(count, query.edges, i)));
 }
 
@@ -68,19 +67,24 @@ function average(count: number, edges: readonly number[], point: number): number
 
 /** Requests in the busiest second of the range. */
 export async function requestPeak(store: Store, query: RangeQuery): Promise<number> {
-  const { from, to } = query;
-  if (from === to) return 0;
-  const [requests] = await store.peaks({ ...selectionOf(query), edges: [from, to] });
+  const [requests] = await store.peaks(onePoint(query));
   return requests?.[0] ?? 0;
 }
 
 export async function attackTotal(store: Store, query: RangeQuery): Promise<number> {
-  return sum(await store.totals(query));
+  const [attacks] = await store.count({ ...onePoint(query), rows: 'attacks' });
+  return attacks[0] ?? 0;
+}
+
+/** In the order of CATEGORIES. */
+export async function attacksByCategory(store: Store, query: RangeQuery): Promise<number[]> {
+  const counts = await store.count({ ...onePoint(query), rows: 'categories' });
+  return counts.map(([count = 0]) => count);
 }
 
 /** The categories that have attacks. */
 export async function topCategories(store: Store, query: RangeQuery, top?: number): Promise<TopCounts> {
-  const counts = await store.totals(query);
+  const counts = await attacksByCategory(store, query);
   return topCounts(
     CATEGORIES.map((key, i) => ({ key, num: counts[i] ?? 0 })),
     top,
@@ -89,7 +93,12 @@ export async function topCategories(store: Store, query: RangeQuery, top?: numbe
 
 /** The names of the hosts that have attacks. */
 export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopCounts> {
-  const [attacks, hosts] = await Promise.all([store.attacksByHost(query), store.hosts(query.project)]);
+  const [counted, hosts] = await Promise.all([
+    store.count({ ...onePoint(query), rows: 'attacks', byHost: true }),
+    store.hosts(query.project),
+  ]);
+  const attacks = new Map<string, number>();
+  for (const [id, [ofHost]] of counted) attacks.set(id, ofHost[0] ?? 0);
   const candidates = mostFrequent(attacks, top);
   const names = namesOf(candidates, hosts);
   const counts = Array.from(candidates, ([id, num]) => ({ key: names.get(id) ?? id, num }));
@@ -117,15 +126,10 @@ function namesOf(ids: { has(id: string): boolean }, hosts: readonly Host[]): Map
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
 export async function attackActions(store: Store, query: RangeQuery): Promise<TopCounts> {
-  const { from, to } = query;
-  const { attacks, blocked } =
-    from === to
-      ? { attacks: [], blocked: [] }
-      : await store.seriesByCategory({ ...selectionOf(query), edges: [from, to] });
-  const total = (series: Float64Array[]) => series.reduce((sum, counts) => sum + (counts[0] ?? 0), 0);
+  const [[attacks = 0], [blocked = 0]] = await store.count({ ...onePoint(query), rows: 'actions' });
   const items = [
-    { key: 'block', num: total(blocked) },
-    { key: 'log', num: total(attacks) - total(blocked) },
+    { key: 'block', num: blocked },
+    { key: 'log', num: attacks - blocked },
   ];
   return { total: items.length, items: items.sort(compareCounts) };
 }
@@ -167,10 +171,6 @@ function compareCounts(a: Count, b: Count): number {
   return b.num - a.num || (a.key < b.key ? -1 : 1);
 }
 
-function selectionOf({ project, hosts }: Selection): Selection {
-  return { project, hosts };
-}
-
-function sum(counts: Float64Array): number {
-  return counts.reduce((total, count) => total + count, 0);
+function onePoint({ project, hosts, from, to }: RangeQuery): EdgesQuery {
+  return { project, hosts, edges: [from, to] };
 }

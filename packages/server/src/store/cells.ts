@@ -33,25 +33,6 @@ for (const [category, name] of CATEGORIES.entries()) {
   GROUP_ROWS[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
 }
 
-/** The row of each series, or -1 for series that the query does not count. */
-export function rowsOf({
-  requests = -1,
-  attacks,
-  blocked = () => -1,
-}: {
-  requests?: number;
-  attacks: (category: number) => number;
-  blocked?: (category: number) => number;
-}): Int8Array {
-  const rows = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
-  rows[REQUESTS] = requests;
-  for (const category of CATEGORIES.keys()) {
-    rows[FIRST_CATEGORY + category] = attacks(category);
-    rows[FIRST_BLOCKED + category] = blocked(category);
-  }
-  return rows;
-}
-
 const ALL_ATTACKS = GROUPS.length - 1;
 
 const SECONDS = 60;

@@ -84,10 +84,8 @@ export async function differences(
   edges.push(range.to);
   for (const hosts of [undefined, ...(await one.hosts(project)).map(({ id }) => [id])]) {
     const owner = hosts === undefined ? 'the project' : `host ${hosts[0]}`;
-    await compare(`requests and attacks of ${owner}`, (store) => store.series({ project, hosts, edges }));
-    await compare(`categories of ${owner}`, (store) => store.totals({ project, hosts, ...range }));
-    await compare(`blocked attacks of ${owner}`, (store) =>
-      store.seriesByCategory({ project, hosts, edges }),
+    await compare(`requests and attacks of ${owner}`, (store) =>
+      store.count({ project, hosts, edges, rows: 'everything' }),
     );
   }
   const [lists, otherLists] = [

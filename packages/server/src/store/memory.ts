@@ -1,5 +1,5 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, countRecords, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { CATEGORIES, type Category, countRecords, type Event } from '../event.ts';
 import { dayOf, isAfter, isLinkCurrent } from './batches.ts';
 import {
   countedEvents,
@@ -10,13 +10,16 @@ import {
 } from './flagged-requests.ts';
 import { deletedHostId, derivedId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
+import { ROWS, type Row, type RowsName } from './rows.ts';
 import { finish } from './slices.ts';
 import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
 import {
+  type AnyCounts,
   appendLimits,
   type BatchLink,
   type BatchRecord,
-  type CountSelection,
+  type CountQuery,
+  type Counts,
   compareFollowed,
   coveredHours,
   type FollowedPath,
@@ -99,13 +102,21 @@ export function memoryStore(
   }
 
   /** The matching events of each point between neighbouring edges. */
-  function pointsOf(query: CountSelection & { edges: readonly number[] }): Event[][] {
+  function pointsOf(query: Omit<CountQuery, 'rows'>): Event[][] {
     const { project, hosts, edges, ignoreHorizon } = query;
     const events = matching(project, hosts, ignoreHorizon);
     return edges.slice(1).map((end, i) => {
       const start = edges[i] ?? end;
       return events.filter(({ time }) => start <= time && time < end);
     });
+  }
+
+  function count(query: CountQuery): AnyCounts {
+    const { project, rows, byHost } = query;
+    if (!byHost) return countRows(pointsOf(query), rows);
+    const hosts = query.hosts ?? open(project).hosts.map(({ id }) => id);
+    const counted = hosts.map((id) => [id, countRows(pointsOf({ ...query, hosts: [id] }), rows)] as const);
+    return new Map(counted.filter(([, all]) => all.some((row) => row.some((n) => n > 0))));
   }
 
   const store: Store = {
@@ -161,47 +172,12 @@ export function memoryStore(
       };
     },
 
-    async series(query) {
-      const points = pointsOf(query);
-      return {
-        requests: Float64Array.from(points, (point) => sum(point.filter(({ request }) => request))),
-        attacks: Float64Array.from(points, (point) => sum(point.filter(({ attack }) => attack !== null))),
-      };
-    },
-
-    async seriesByCategory(query) {
-      const points = pointsOf(query);
-      const count = (isCounted: (event: Event) => boolean) =>
-        Float64Array.from(points, (point) => sum(point.filter(isCounted)));
-      return {
-        requests: count(({ request }) => request),
-        attacks: CATEGORIES.map((name) => count(({ attack }) => attack === name)),
-        blocked: CATEGORIES.map((name) =>
-          count(({ attack, details }) => attack === name && details?.blocked === true),
-        ),
-      };
-    },
-
-    async seriesByGroup(query) {
-      return groupsOf(pointsOf(query), sum);
+    async count<Q extends CountQuery>(query: Q) {
+      return count(query) as unknown as Counts<Q>;
     },
 
     async peaks(query) {
-      return groupsOf(pointsOf(query), busiestSecond);
-    },
-
-    async totals({ project, hosts, from, to }) {
-      const inside = matching(project, hosts).filter(({ time }) => from <= time && time < to);
-      return Float64Array.from(CATEGORIES, (name) => sum(inside.filter(({ attack }) => attack === name)));
-    },
-
-    async attacksByHost({ project, hosts, from, to }) {
-      const attacks = new Map<string, number>();
-      for (const { time, hostId, attack, count } of matching(project, hosts)) {
-        if (attack === null || hostId === null || time < from || time >= to) continue;
-        attacks.set(hostId, (attacks.get(hostId) ?? 0) + count);
-      }
-      return attacks;
+      return ROWS.groups.map((row) => perPoint(pointsOf(query), row, busiestSecond));
     },
 
     async top({ project, hosts, list, categories = CATEGORIES, limit, ...range }) {
@@ -503,17 +479,17 @@ function withoutSiblings({ siblings: _, replaces: __, ...link }: NewLink) {
   return link;
 }
 
-/** For each of OVERVIEW_GROUPS, a number per point. */
-function groupsOf(points: Event[][], count: (events: Event[]) => number): Float64Array[] {
-  return Object.values(OVERVIEW_GROUPS).map((group) =>
-    Float64Array.from(points, (point) =>
-      count(
-        point.filter(({ request, attack }) =>
-          group === null ? request : attack !== null && group.includes(attack),
-        ),
-      ),
-    ),
-  );
+function countRows(points: Event[][], rows: RowsName): Float64Array[] {
+  return ROWS[rows].map((row) => perPoint(points, row, sum));
+}
+
+/** A number per point, from the events that count in the row. */
+function perPoint(points: Event[][], row: Row, count: (events: Event[]) => number): Float64Array {
+  const isCounted = ({ request, attack, details }: Event) =>
+    row === null
+      ? request
+      : attack !== null && row.categories.includes(attack) && (!row.blocked || details?.blocked === true);
+  return Float64Array.from(points, (point) => count(point.filter(isCounted)));
 }
 
 function busiestSecond(events: readonly Event[]): number {

@@ -3,16 +3,9 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 
-import {
-  type AttackDetails,
-  CATEGORIES,
-  type Category,
-  categoryNumber,
-  type Event,
-  networkOf,
-  OVERVIEW_GROUPS,
-} from '../event.ts';
+import { type AttackDetails, type Category, categoryNumber, type Event, networkOf } from '../event.ts';
 import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
+import type { Rows, RowsName } from './rows.ts';
 
 export interface Store {
   /** For a store in a file: distinguishes the file from another one at the same path. */
@@ -27,22 +20,10 @@ export interface Store {
   append(batch: Batch): Promise<Appended>;
 
   /**
-   * Requests and attacks between neighbouring edges (ascending milliseconds, at least two): point i is
-   * `[edges[i], edges[i + 1])`.
+   * Counts between neighbouring edges (milliseconds, at least two, none before another): point i is `[edges[i], edges[i + 1])`. Resolves
+   * to one array of points for each of ROWS[rows]; with `byHost`, to those of each host by its ID. One snapshot: all rows add up.
    */
-  series(query: CountSelection & { edges: readonly number[] }): Promise<Series>;
-
-  /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Their sum equals the attacks of `series`. */
-  totals(query: Selection & TimeRange): Promise<Float64Array>;
-
-  /**
-   * Like `series`, with the attacks by category, and those of them that the log reports as blocked. One snapshot: the
-   * categories add up to the attacks, and no category has more blocked attacks than attacks.
-   */
-  seriesByCategory(query: CountSelection & { edges: readonly number[] }): Promise<CategorySeries>;
-
-  /** For each of OVERVIEW_GROUPS, the count of each point. */
-  seriesByGroup(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
+  count<const Q extends CountQuery>(query: Q): Promise<Counts<Q>>;
 
   /**
    * For each of OVERVIEW_GROUPS, the count in the busiest second of each point. Seconds begin at whole seconds of the
@@ -50,9 +31,6 @@ export interface Store {
    * too much to read.
    */
   peaks(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
-
-  /** Attacks in `[from, to)` by host ID. Hosts without attacks are absent. Events without a registered host do not count. */
-  attacksByHost(query: Selection & TimeRange): Promise<Map<string, number>>;
 
   /**
    * The most frequent values of one list among attacks, with a guaranteed bound: an item has at least `count` attacks,
@@ -188,10 +166,20 @@ export interface Selection {
   hosts?: readonly string[] | undefined;
 }
 
-export interface CountSelection extends Selection {
+export interface CountQuery extends Selection {
+  edges: readonly number[];
+  rows: RowsName;
+  /** Hosts without counts are absent. Events without a registered host do not count. */
+  byHost?: boolean | undefined;
   /** Also counts events before the horizon that could come back: those since `freedBefore`. */
   ignoreHorizon?: boolean | undefined;
 }
+
+/** The type depends on the query, so stores return AnyCounts. */
+export type Counts<Q extends CountQuery> = Q extends { byHost: true }
+  ? Map<string, Rows<Q['rows']>>
+  : Rows<Q['rows']>;
+export type AnyCounts = Float64Array[] | Map<string, Float64Array[]>;
 
 /** Milliseconds since the epoch; `to` is exclusive. */
 export interface TimeRange {
@@ -322,18 +310,6 @@ export interface RetentionNote {
   /** Space before this may be freed once `freeSince` is long enough ago. */
   freeBefore: number;
   freeSince: number;
-}
-
-export interface Series {
-  requests: Float64Array;
-  attacks: Float64Array;
-}
-
-export interface CategorySeries {
-  requests: Float64Array;
-  /** By category, in the order of CATEGORIES. */
-  attacks: Float64Array[];
-  blocked: Float64Array[];
 }
 
 export interface Batch {
@@ -554,18 +530,4 @@ export function storedCategory(category: string): number {
   const number = categoryNumber(category);
   if (number === undefined) throw new Error(`unknown attack category '${category}'; nothing was counted`);
   return number;
-}
-
-/** The result of `seriesByGroup`, for stores that count by category. */
-export function groupSeries({ requests, attacks }: CategorySeries): Float64Array[] {
-  const counts = (name: Category) => attacks[CATEGORIES.indexOf(name)] ?? new Float64Array(requests.length);
-  return Object.values(OVERVIEW_GROUPS).map((group) => (group ? sumSeries(group.map(counts)) : requests));
-}
-
-export function sumSeries([first = new Float64Array(0), ...others]: readonly Float64Array[]): Float64Array {
-  const sums = first.slice();
-  for (const counts of others) {
-    for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
-  }
-  return sums;
 }

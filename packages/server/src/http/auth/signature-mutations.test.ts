@@ -387,7 +387,7 @@ function targetOf(name: string): Omit<Wire, 'headers'> {
 const REPLAYED = { accepted: 0, dropped: {}, first_drops: [], without_host: 0, duplicate: true };
 
 async function counted(): Promise<number> {
-  const { requests } = await store.series({ project, edges: [0, clock.now + 24 * HOUR_MS] });
+  const [requests] = await store.count({ project, edges: [0, clock.now + 24 * HOUR_MS], rows: 'timeline' });
   return requests[0] ?? 0;
 }
 

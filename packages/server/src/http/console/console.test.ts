@@ -153,12 +153,12 @@ describe('a session', () => {
   test('shares the limit of queries with the API when it gets figures', async () => {
     const headers = { cookie: await cookie() };
     const figures = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
-    const { series } = store;
+    const { count } = store;
     let open = () => {};
     const gate = new Promise<void>((resolve) => {
       open = resolve;
     });
-    store.series = async (query) => gate.then(() => series(query));
+    store.count = async (query) => gate.then(() => count(query));
     const calls = Array.from({ length: 66 }, (_, i) =>
       app.inject({
         url: i % 2 ? figures : `/v1/${project}/waf/event/timeline?from=0&to=${i}&step=1`,
@@ -174,11 +174,11 @@ describe('a session', () => {
   test('lets others take their turn between the figures of two hosts', async () => {
     const headers = { cookie: await cookie() };
     for (const hostname of ['a', 'b', 'c']) await store.addHost({ project, hostname, limit: 9 });
-    const { series } = store;
-    store.series = async (query) => {
+    const { count } = store;
+    store.count = async (query) => {
       // Longer than a turn of the event loop should take.
       for (const end = performance.now() + 6; performance.now() < end; );
-      return series(query);
+      return count(query);
     };
     let admitted = 0;
     const end = queryAdmitted.subscribe(() => void admitted++);

@@ -42,7 +42,12 @@ export function hostRoutes(
         const admit = <T>(compute: () => Promise<T>) =>
           admission.run(project, callerOf(request).user.id, compute);
         const figuresOf = async (selected: readonly string[] | undefined, edges: readonly number[]) => {
-          const { requests, attacks } = await store.series({ project, hosts: selected, edges });
+          const [requests, attacks] = await store.count({
+            project,
+            hosts: selected,
+            edges,
+            rows: 'timeline',
+          });
           return { requests: [...requests], attacks: [...attacks] };
         };
         const { edges, hosts, total } = await admit(async () => {

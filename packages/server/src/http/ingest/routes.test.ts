@@ -120,7 +120,11 @@ async function push(body: string | Buffer, headers: Record<string, string | numb
 }
 
 async function counts(): Promise<{ requests: number; attacks: number }> {
-  const { requests, attacks } = await store.series({ project, edges: [0, NOW + 48 * HOUR_MS] });
+  const [requests, attacks] = await store.count({
+    project,
+    edges: [0, NOW + 48 * HOUR_MS],
+    rows: 'timeline',
+  });
   return { requests: requests[0] ?? 0, attacks: attacks[0] ?? 0 };
 }
 

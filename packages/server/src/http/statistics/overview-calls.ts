@@ -37,7 +37,7 @@ export function overviewCalls(
   const groups: TimelineSeries = {
     name: 'groups',
     ...groupTexts,
-    count: (query) => store.seriesByGroup(query),
+    count: (query) => store.count({ ...query, rows: 'groups' }),
   };
   const averages: TimelineSeries = {
     name: 'averages',
@@ -53,7 +53,7 @@ export function overviewCalls(
   const categories: TimelineSeries = {
     name: 'categories',
     ...keyedTexts(CATEGORIES),
-    count: async (query) => (await store.seriesByCategory(query)).attacks,
+    count: (query) => store.count({ ...query, rows: 'categories' }),
   };
   return [
     {

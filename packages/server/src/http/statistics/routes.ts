@@ -1,6 +1,6 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
 import { CATEGORIES } from '../../event.ts';
-import { attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
+import { attacksByCategory, attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
 import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
@@ -19,10 +19,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
     name: 'timeline',
     heads: ['{"requests":[', '],"attacks":['],
     tail: ']}',
-    async count(query) {
-      const { requests, attacks } = await store.series(query);
-      return [requests, attacks];
-    },
+    count: (query) => store.count({ ...query, rows: 'timeline' }),
   };
   const calls: Call[] = [
     {
@@ -42,7 +39,9 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
         'The number of attacks in each category.',
         object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
       ],
-      handler: cached(parseTotalsQuery, async (query) => categoriesJson(await store.totals(query))),
+      handler: cached(parseTotalsQuery, async (query) =>
+        categoriesJson(await attacksByCategory(store, query)),
+      ),
     },
     {
       path: 'event/attack/num',
@@ -77,7 +76,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
 }
 
 /** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */
-function categoriesJson(counts: Float64Array): Buffer {
+function categoriesJson(counts: readonly number[]): Buffer {
   return Buffer.from(`{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`);
 }
 

@@ -38,22 +38,19 @@ const timelineOf = (counted: Store): TimelineSeries => ({
   name: 'timeline',
   heads: ['{"requests":[', '],"attacks":['],
   tail: ']}',
-  async count(query) {
-    const { requests, attacks } = await counted.series(query);
-    return [requests, attacks];
-  },
+  count: (query) => counted.count({ ...query, rows: 'timeline' }),
 });
 
 const categoriesOf = (counted: Store): TimelineSeries => ({
   name: 'categories',
   ...keyedTexts(CATEGORIES),
-  count: async (query) => (await counted.seriesByCategory(query)).attacks,
+  count: (query) => counted.count({ ...query, rows: 'categories' }),
 });
 
 const groupsOf = (counted: Store): TimelineSeries => ({
   name: 'groups',
   ...keyedTexts(Object.keys(OVERVIEW_GROUPS)),
-  count: (query) => counted.seriesByGroup(query),
+  count: (query) => counted.count({ ...query, rows: 'groups' }),
 });
 
 const averagesOf = (counted: Store): TimelineSeries => ({
@@ -180,9 +177,9 @@ describe('a timeline from blocks', () => {
     const counted: number[] = [];
     const watched: Store = {
       ...store,
-      series(query) {
+      count(query) {
         counted.push(query.edges.length - 1);
-        return store.series(query);
+        return store.count(query);
       },
     };
     const blocks = new TimelineBlocks(watched);
@@ -345,7 +342,7 @@ describe('a timeline from blocks', () => {
     };
     const slow: Store = {
       ...store,
-      series: (query) => appended().then(() => store.series(query)),
+      count: (query) => appended().then(() => store.count(query)),
       peaks: (query) => appended().then(() => store.peaks(query)),
     };
     const blocks = new TimelineBlocks(slow);
@@ -383,7 +380,7 @@ describe('a timeline from blocks', () => {
     };
     const slow: Store = {
       ...store,
-      series: (query) => store.series(query).then(afterwards),
+      count: (query) => store.count(query).then(afterwards),
       peaks: (query) => store.peaks(query).then(afterwards),
     };
     const blocks = new TimelineBlocks(slow);
@@ -451,11 +448,11 @@ describe('a timeline from blocks', () => {
     let meanwhile: (() => Promise<unknown>) | undefined;
     const slow: Store = {
       ...store,
-      async series(query) {
+      async count(query) {
         const action = meanwhile;
         meanwhile = undefined;
         await action?.();
-        return store.series(query);
+        return store.count(query);
       },
     };
     const blocks = new TimelineBlocks(slow);
@@ -477,7 +474,10 @@ describe('a timeline from blocks', () => {
     const project = 'changing';
     const appendNow = () =>
       append(project, [{ time: NOW - 1_000, hostId: null, request: true, attack: null, count: 1 }]);
-    const changing: Store = { ...store, series: (query) => appendNow().then(() => store.series(query)) };
+    const changing: Store = {
+      ...store,
+      count: (query) => appendNow().then(() => store.count(query)),
+    };
     const blocks = new TimelineBlocks(changing);
     const range = { project, hosts: undefined, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
     for (let i = 0; i < 4; i++) {

@@ -286,7 +286,11 @@ describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
         const drops = Object.values(dropped).reduce((total, n) => total + n, 0);
         expect(accepted + drops).toBe(results);
         expect(await store.sources('p')).toMatchObject([{ dropped }]);
-        const { requests, attacks } = await store.series({ project: 'p', edges: [0, NOW + 2 * DAY_MS] });
+        const [requests, attacks] = await store.count({
+          project: 'p',
+          edges: [0, NOW + 2 * DAY_MS],
+          rows: 'timeline',
+        });
         expect(Math.max(requests[0] ?? 0, attacks[0] ?? 0)).toBeLessThanOrEqual(sum);
         const repeated = (dropped.same_request ?? 0) - known;
         expect((requests[0] ?? 0) + (attacks[0] ?? 0)).toBeGreaterThanOrEqual(sum - repeated);

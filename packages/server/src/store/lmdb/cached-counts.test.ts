@@ -5,6 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
+import { allCounts, texts } from '../../../../../test/store-conformance/data.ts';
 import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { gridEdges } from '../../statistics/timeline.ts';
 import { memoryStore } from '../memory.ts';
@@ -117,7 +118,7 @@ test('one array of hosts selects the hosts of each project', async () => {
   }
   for (let i = 0; i < 3; i++) {
     const countsOf = async (project: string) =>
-      (await store.series({ project, hosts, edges: [NOW - 9, NOW] })).requests.join();
+      (await store.count({ project, hosts, edges: [NOW - 9, NOW], rows: 'timeline' }))[0].join();
     expect([await countsOf('p'), await countsOf('q')]).toEqual(['1', '2']);
   }
   await store.close();
@@ -133,12 +134,13 @@ test('attacks of a deleted host are not found in the cache, though their chunk h
   const attack = { time: NOW - HOUR_MS, request: true, attack: 'xss' as const, count: 1 };
   const events = [a, b].map((hostId) => ({ ...attack, hostId }));
   await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
-  const range = { project, from: NOW - DAY_MS, to: NOW };
-  for (let i = 0; i < 2; i++) expect((await store.attacksByHost(range)).size).toBe(2);
+  const query = { project, edges: [NOW - DAY_MS, NOW], rows: 'attacks', byHost: true } as const;
+  for (let i = 0; i < 2; i++) expect((await store.count(query)).size).toBe(2);
   await store.deleteHost({ project, id: a });
   // Finds the chunk unchanged.
-  expect(await store.attacksByHost({ ...range, hosts: [b] })).toEqual(new Map([[b, 1]]));
-  expect(await store.attacksByHost(range)).toEqual(new Map([[b, 1]]));
+  const left = new Map([[b, [Float64Array.of(1)]]]);
+  expect(await store.count({ ...query, hosts: [b] })).toEqual(left);
+  expect(await store.count(query)).toEqual(left);
   await store.close();
   rmSync(directory, { recursive: true });
 });
@@ -180,24 +182,14 @@ test('a top list of a host that is deleted while its hours are merged is not cac
   rmSync(directory, { recursive: true });
 });
 
-/** Rows as text, because comparing long arrays takes most of the time. */
 async function resultsOf(
   store: Store,
   { project, hosts, from, to }: { project: string; hosts: string[] | undefined; from: number; to: number },
 ) {
-  const text = (row: Float64Array) => row.join();
-  const { requests, attacks } = await store.series({ project, hosts, edges: gridEdges(from, to, 0) });
-  const edges = [from, from + Math.floor((to - from) / 3), to];
-  const byCategory = await store.seriesByCategory({ project, hosts, edges });
+  const grid = await store.count({ project, hosts, edges: gridEdges(from, to, 0), rows: 'timeline' });
   return {
-    totals: await store.totals({ project, hosts, from, to }),
-    attacksByHost: new Map([...(await store.attacksByHost({ project, hosts, from, to }))].sort()),
-    series: [requests, attacks].map(text),
-    byCategory: [byCategory.requests, ...byCategory.attacks, ...byCategory.blocked].map(text),
-    byGroup: (await store.seriesByGroup({ project, hosts, edges })).map(text),
-    // A single point is cached in another form.
-    byGroupOfOnePoint: (await store.seriesByGroup({ project, hosts, edges: [from, to] })).map(text),
-    peaks: (await store.peaks({ project, hosts, edges })).map(text),
+    ...(await allCounts(store, { project, hosts, edges: [from, from + Math.floor((to - from) / 3), to] })),
+    grid: texts(grid),
     sources: await store.top({ project, hosts, from, to, list: 'sources', limit: 1 }),
     urls: await store.top({ project, hosts, from, to, list: 'urls', limit: 2 }),
     urlsOfCategory: await store.top({

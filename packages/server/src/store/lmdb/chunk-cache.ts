@@ -3,6 +3,7 @@
  * the cost of a query (docs/decisions/0012).
  */
 import { BoundedCache } from '../../cache.ts';
+import { ROWS, type RowsName } from '../rows.ts';
 import type { CountArray } from './decoded-cells.ts';
 
 interface DecodedChunk {
@@ -34,7 +35,8 @@ const LEVELS_MAX = 4;
 const CELLS_END = 1_024;
 
 /** Each kind of query caches its own numbers. */
-export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
+type Kind = RowsName | `${RowsName}ByHost` | 'peaks';
+const KINDS: readonly string[] = Object.keys(ROWS).flatMap((rows) => [rows, `${rows}ByHost`]);
 
 /** All kinds of queries share the limit. */
 export class SharedChunks extends BoundedCache<number, DecodedChunk> {
@@ -69,9 +71,9 @@ export class ChunkCache {
   readonly #chunks: SharedChunks;
   readonly #firstKey: number;
 
-  constructor(chunks: SharedChunks, kind: (typeof KINDS)[number]) {
+  constructor(chunks: SharedChunks, kind: Kind) {
     this.#chunks = chunks;
-    this.#firstKey = KINDS.indexOf(kind) * LEVELS_MAX * CHUNKS_PER_LEVEL;
+    this.#firstKey = (1 + KINDS.indexOf(kind)) * LEVELS_MAX * CHUNKS_PER_LEVEL;
   }
 
   /** Undefined unless it is cached and the chunk has been found unchanged. */

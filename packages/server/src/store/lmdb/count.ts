@@ -1,19 +1,11 @@
 /** The read side: counts by row and point, and the version of a time range. */
 import { BoundedCache, VersionedCache } from '../../cache.ts';
-import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
-import { accumulate, rowsOf } from '../cells.ts';
+import { accumulate } from '../cells.ts';
+import { LAYOUTS, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { StoreDamaged, type TimeRange } from '../store.ts';
-import {
-  ALL_CELLS,
-  CHUNKS_PER_LEVEL,
-  ChunkCache,
-  HostSets,
-  type KINDS,
-  partKey,
-  SharedChunks,
-} from './chunk-cache.ts';
+import { type AnyCounts, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
+import { ALL_CELLS, CHUNKS_PER_LEVEL, ChunkCache, HostSets, partKey, SharedChunks } from './chunk-cache.ts';
 import {
   accumulateList,
   accumulateTotals,
@@ -23,6 +15,7 @@ import {
   listCells,
   toRunningTotals,
 } from './decoded-cells.ts';
+import type { HostLists } from './host-lists.ts';
 import { type ChunkPlan, COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
@@ -37,16 +30,8 @@ import {
   saltOf,
 } from './schema.ts';
 
-/**
- * Counts the whole project if `hosts` is undefined. Returns the points row by row; in a promise if there is so much to read
- * that other work needs a turn in between.
- */
-export type Counter = (
-  project: string,
-  hosts: readonly string[] | undefined,
-  edges: readonly number[],
-  ignoreHorizon?: boolean,
-) => Float64Array | Promise<Float64Array>;
+/** In a promise if there is so much to read that other work needs a turn in between. */
+export type Counter = (query: CountQuery) => AnyCounts | Promise<AnyCounts>;
 
 const HOUR_MS = 3_600_000;
 
@@ -64,44 +49,6 @@ const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
 /** About 400 KB. */
 const ABSENCES_MAX = 10_000;
-
-/**
- * The rows of a timeline are requests and attacks; a distribution has one row per category. The rows of `byCategory` are
- * requests, attacks by category, and blocked attacks by category. Those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
- * which is the sum of the others.
- */
-export function createCounters(
-  schema: Schema,
-  sliceMs = SLICE_MS,
-  lookups = createLookups(schema),
-): {
-  timeline: Counter;
-  distribution: Counter;
-  byCategory: Counter;
-  byGroup: Counter;
-} {
-  const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
-  const distributionRows = rowsOf({ attacks: (category) => category });
-  const rows = rowsOf({
-    requests: 0,
-    attacks: (category) => 1 + category,
-    blocked: (category) => 1 + CATEGORIES.length + category,
-  });
-  const groupRows = rowsOf({ requests: 0, attacks: (category) => groupOf(CATEGORIES[category]) });
-  const counter = (kind: (typeof KINDS)[number], rowOf: Int8Array, rowCount: number) =>
-    createCounter(schema, lookups, new ChunkCache(lookups.chunks, kind), rowOf, rowCount, sliceMs);
-  return {
-    timeline: counter('timeline', timelineRows, 2),
-    distribution: counter('distribution', distributionRows, CATEGORIES.length),
-    byCategory: counter('byCategory', rows, 1 + 2 * CATEGORIES.length),
-    byGroup: counter('byGroup', groupRows, 5),
-  };
-}
-
-/** The position of the first group that contains the category. */
-function groupOf(category: Category | undefined): number {
-  return Object.values(OVERVIEW_GROUPS).findIndex((group) => category && group?.includes(category));
-}
 
 export type Lookups = ReturnType<typeof createLookups>;
 
@@ -122,14 +69,55 @@ export function createLookups(schema: Schema) {
   };
 }
 
-function createCounter(
+/** Numbers of a query, by row and point. With `byHost`, each host has its own rows. */
+class Numbers {
+  readonly rowOf: Int8Array;
+  /** The rows of a host, or of all hosts together. */
+  readonly #rows: number;
+  readonly rowCount: number;
+  readonly points: number;
+  readonly #byHost: boolean;
+
+  constructor({ rows, edges, byHost = false }: CountQuery, hosts: number) {
+    const { rowOf, count } = LAYOUTS[rows];
+    this.rowOf = rowOf;
+    this.#rows = count;
+    this.#byHost = byHost;
+    this.rowCount = byHost ? count * hosts : count;
+    this.points = edges.length - 1;
+  }
+
+  /** The first row of the host at this position. */
+  firstRow(host: number): number {
+    return this.#byHost ? host * this.#rows : 0;
+  }
+
+  /** An array of zeros. */
+  create(points = this.points): Float64Array {
+    return new Float64Array(this.rowCount * points);
+  }
+}
+
+function resultOf({ rows, byHost }: CountQuery, ids: readonly string[], counts: Float64Array): AnyCounts {
+  const layout = LAYOUTS[rows];
+  if (!byHost) return splitRows(layout, counts);
+  const length = counts.length / ids.length;
+  const hosts = new Map<string, Float64Array[]>();
+  for (const [host, id] of ids.entries()) {
+    const ofHost = counts.subarray(host * length, (host + 1) * length);
+    if (ofHost.some((n) => n > 0)) hosts.set(id, splitRows(layout, ofHost));
+  }
+  return hosts;
+}
+
+export function createCounter(
   schema: Schema,
-  { changes, hostSets, absences, select, findProject }: Lookups,
-  cache: ChunkCache,
-  rowOf: Int8Array,
-  rowCount: number,
-  sliceMs: number,
+  { changes, chunks, hostSets, absences, select, findProject }: Lookups,
+  hostLists: HostLists,
+  sliceMs = SLICE_MS,
 ): Counter {
+  const cacheOf = ({ rows, byHost }: CountQuery) => new ChunkCache(chunks, byHost ? `${rows}ByHost` : rows);
+
   /**
    * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
    * running totals are short, and a range that ends now moves on every minute.
@@ -137,41 +125,52 @@ function createCounter(
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
 
-  /** Undefined unless everything is cached. */
-  function countCached(
-    key: number,
-    plan: readonly ChunkPlan[],
-    points: number,
-    changesNow: number,
-  ): Float64Array | undefined {
-    const out = new Float64Array(rowCount * points);
-    for (const planned of plan) {
+  const planOf = ({ edges, ignoreHorizon }: CountQuery, horizon: number, latest: number) =>
+    planChunks(clip(edges, ignoreHorizon ? 0 : horizon, latest));
+
+  /** Undefined unless everything is cached. Needs no snapshot, which takes longer than everything here. */
+  function countCached(query: CountQuery, changesNow: number): AnyCounts | undefined {
+    const { project, horizon, deleted } = findProject(query.project, changesNow);
+    if (project === undefined) return undefined;
+    const selected =
+      query.byHost && query.hosts === undefined
+        ? hostLists.findCounted(project, changesNow)
+        : select(project, query.hosts, deleted);
+    if (selected?.key === undefined) return undefined;
+    const cache = cacheOf(query);
+    const numbers = new Numbers(query, selected.scopes.length);
+    const { points } = numbers;
+    const out = numbers.create();
+    for (const planned of planOf(query, horizon, project.latest)) {
       const { level, chunk, runs } = planned;
       const isPart = isOnePart(planned, points);
-      const known = cache.find(level, chunk, changesNow, partKey(key, isPart ? runs : ALL_CELLS));
+      const known = cache.find(level, chunk, changesNow, partKey(selected.key, isPart ? runs : ALL_CELLS));
       if (known === undefined) return undefined;
       if (isPart) addTo(out, known);
       else if (level === EXACT.id) accumulateList(known, runs, points, out);
       else accumulateTotals(known, cellsIn(level), runs, points, out);
     }
-    return out;
+    return resultOf(query, selected.ids, out);
   }
 
   /** Yields when a slice is over. Without `slices`, the first step is the last. */
   function* count(
-    { scopes, key }: Selected,
+    query: CountQuery,
+    { scopes, ids, key }: Selected,
     plan: readonly ChunkPlan[],
-    points: number,
     changesNow: number,
     read?: ReadOptions,
     slices?: Slices,
-  ): Generator<void, Float64Array> {
-    const out = new Float64Array(rowCount * points);
+  ): Generator<void, AnyCounts> {
+    const cache = cacheOf(query);
+    const numbers = new Numbers(query, scopes.length);
+    const { rowOf, rowCount, points } = numbers;
+    const out = numbers.create();
     const reader = new RecordReader(schema, { read, known: { absences, allChanges: changesNow } });
-    function* readRecords(level: number, chunk: number, use: (record: Uint8Array) => void) {
-      for (const scope of scopes) {
-        const record = reader.read(level, chunk, scope);
-        if (record !== undefined) use(record);
+    function* readRecords({ level, chunk }: ChunkPlan, use: (record: Uint8Array, firstRow: number) => void) {
+      for (let host = 0; host < scopes.length; host++) {
+        const record = reader.read(level, chunk, scopes[host] ?? 0);
+        if (record !== undefined) use(record, numbers.firstRow(host));
         if (slices?.isOver(record)) yield;
       }
     }
@@ -182,7 +181,7 @@ function createCounter(
       );
       const isPart = isOnePart(planned, points);
       const part = key === undefined ? undefined : partKey(key, isPart ? runs : ALL_CELLS);
-      const put = (numbers: CountArray) => (part === undefined ? numbers : cached.put(part, numbers));
+      const put = (found: CountArray) => (part === undefined ? found : cached.put(part, found));
       let known = part === undefined ? undefined : cached.get(part);
       if (level === EXACT.id) {
         if (known !== undefined) {
@@ -191,76 +190,59 @@ function createCounter(
         }
         const list: number[] = [];
         let bytes = 0;
-        yield* readRecords(level, chunk, (record) => {
-          accumulate(record, runs, rowOf, points, out);
+        yield* readRecords(planned, (record, firstRow) => {
+          accumulate(record, runs, rowOf, points, out.subarray(firstRow * points));
           bytes += record.length;
-          if (part !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list);
+          if (part !== undefined && bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list, firstRow);
         });
         if (bytes <= LISTED_BYTES_MAX) put(compact(list));
       } else if (isPart) {
         if (known === undefined) {
-          const sums = new Float64Array(rowCount);
-          yield* readRecords(level, chunk, (record) => accumulate(record, runs, rowOf, 1, sums));
+          const sums = numbers.create(1);
+          yield* readRecords(planned, (record, firstRow) =>
+            accumulate(record, runs, rowOf, 1, sums.subarray(firstRow)),
+          );
           known = put(compact(sums));
         }
         addTo(out, known);
       } else {
         const cells = cellsIn(level);
         if (known === undefined) {
-          const sums = new Float64Array(rowCount * (cells + 1));
-          yield* readRecords(level, chunk, (record) => addCells(record, rowOf, cells, sums));
+          const sums = numbers.create(cells + 1);
+          yield* readRecords(planned, (record, firstRow) =>
+            addCells(record, rowOf, cells, sums.subarray(firstRow * (cells + 1))),
+          );
           known = put(toRunningTotals(sums, rowCount, cells));
         }
         accumulateTotals(known, cells, runs, points, out);
       }
     }
-    return out;
+    return resultOf(query, ids, out);
   }
 
-  function countInSlices(
-    selected: Selected,
-    points: number,
-    planIn: (read: ReadOptions) => readonly ChunkPlan[],
-  ): Promise<Float64Array> {
-    return inSlices(schema, sliceMs, (read, slices) =>
-      count(selected, planIn(read), points, allChanges(schema, read), read, slices),
-    );
-  }
-
-  /** Undefined for an unknown project. `changesNow`: the current value of the counter. */
-  function prepare(
-    projectId: string,
-    hosts: readonly string[] | undefined,
-    edges: readonly number[],
-    changesNow: number,
-    ignoreHorizon: boolean,
-  ) {
-    const { project, horizon, deleted } = findProject(projectId, changesNow);
-    if (project === undefined) return undefined;
-    const selected = select(project, hosts, deleted);
-    return { project, selected, plan: planChunks(clip(edges, ignoreHorizon ? 0 : horizon, project.latest)) };
-  }
-
-  return (projectId, hosts, edges, ignoreHorizon = false) => {
-    const points = edges.length - 1;
-    const known = prepare(projectId, hosts, edges, changes.get(), ignoreHorizon);
-    const cached =
-      known?.selected.key === undefined
-        ? undefined
-        : countCached(known.selected.key, known.plan, points, changes.get());
+  return (query) => {
+    const cached = countCached(query, changes.get());
     if (cached !== undefined) return cached;
     // The cached chunks and those that are read must be of one snapshot.
     const changesNow = changes.renew();
-    const prepared = prepare(projectId, hosts, edges, changesNow, ignoreHorizon);
-    if (prepared === undefined) return new Float64Array(rowCount * points);
-    const { project, selected, plan } = prepared;
-    // The only step of `count` returns the counts.
-    if (!isLarge(selected.scopes, plan, rowCount))
-      return count(selected, plan, points, changesNow).next().value as Float64Array;
-    const key = selected.key ?? hostSets.idOf(selected.scopes);
-    return countInSlices({ ...selected, key }, points, (read) => {
-      const { latest } = schema.projects.get(projectId, read) ?? project;
-      return planChunks(clip(edges, ignoreHorizon ? 0 : metaValue(schema, 'horizon', read), latest));
+    const { project: found, horizon, deleted } = findProject(query.project, changesNow);
+    if (found === undefined) return resultOf(query, [], new Numbers(query, 0).create());
+    const isListed = query.byHost && query.hosts === undefined;
+    const selected = isListed ? undefined : select(found, query.hosts, deleted);
+    if (selected !== undefined) {
+      const plan = planOf(query, horizon, found.latest);
+      // The only step of `count` returns the counts.
+      if (!isLarge(selected.scopes, plan, LAYOUTS[query.rows].count))
+        return count(query, selected, plan, changesNow).next().value as AnyCounts;
+    }
+    return inSlices(schema, sliceMs, function* (read, slices) {
+      const project = schema.projects.get(query.project, read) ?? found;
+      const { scopes, ids, key } = selected ?? (yield* hostLists.list(project, read));
+      if (isListed && ids.length !== project.hosts)
+        throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${ids.length} records`);
+      const plan = planOf(query, metaValue(schema, 'horizon', read), project.latest);
+      const keyed = { scopes, ids, key: key ?? hostSets.idOf(scopes) };
+      return yield* count(query, keyed, plan, allChanges(schema, read), read, slices);
     });
   };
 }

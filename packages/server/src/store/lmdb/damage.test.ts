@@ -119,15 +119,16 @@ describe('a damaged record', () => {
       (time): Event => ({ time, hostId: null, request: true, attack: null, count: 3 }),
     );
     await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
-    const { requests } = await store.series({
+    const [requests] = await store.count({
       project: 'p',
       edges: [NOW - HOUR_MS + 1, NOW - HOUR_MS + 20_001],
+      rows: 'timeline',
     });
     expect([...requests]).toEqual([30_000]);
     await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
-    expect([...(await store.series({ project: 'p', edges: [NOW - HOUR_MS, NOW - 1] })).requests]).toEqual([
-      180_000,
-    ]);
+    expect([
+      ...(await store.count({ project: 'p', edges: [NOW - HOUR_MS, NOW - 1], rows: 'timeline' }))[0],
+    ]).toEqual([180_000]);
     await store.close();
     expect((await verifyStatistics(path)).problems).toBe(0);
   });
@@ -443,19 +444,23 @@ async function results(path: string): Promise<string[]> {
   const found: string[] = [];
   for (const { edges, ...selection } of queries) {
     try {
-      const { requests, attacks } = await store.series({ ...selection, edges });
+      const query = { ...selection, edges };
       const range = { ...selection, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
-      const totals = await store.totals(range);
-      const { blocked } = await store.seriesByCategory({ ...selection, edges });
-      const peaks = await store.peaks({ ...selection, edges });
-      const byHost = await store.attacksByHost(range);
+      const onePoint = { ...selection, edges: [range.from, range.to] };
+      const counts = [
+        await store.count({ ...query, rows: 'timeline' }),
+        await store.count({ ...onePoint, rows: 'categories' }),
+        await store.count({ ...query, rows: 'everything' }),
+        await store.peaks(query),
+      ];
+      const byHost = await store.count({ ...onePoint, rows: 'attacks', byHost: true });
       const top = { ...range, limit: 100 };
       const lists = edges.length === 2 && [
         await store.top({ ...top, list: 'sources' }),
         await store.top({ ...top, list: 'urls', categories: ['xss'] }),
       ];
-      const rows = [requests, attacks, totals, ...blocked, ...peaks].map((row) => [...row]);
-      found.push(JSON.stringify([...rows, [...byHost], lists]));
+      const rows = counts.flat().map((row) => [...row]);
+      found.push(JSON.stringify([...rows, [...byHost].map(([id, [row]]) => [id, row[0]]), lists]));
     } catch (error) {
       expect(error).toBeInstanceOf(StoreDamaged);
       found.push('damaged');

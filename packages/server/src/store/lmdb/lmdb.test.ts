@@ -8,8 +8,8 @@ import { additionsOf, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cel
 import { RecordWriter } from '../record-bytes.ts';
 import { QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
-import { createCounters, createLookups } from './count.ts';
-import { createHostCounter, createHostLists } from './host-counts.ts';
+import { createCounter, createLookups } from './count.ts';
+import { createHostLists } from './host-lists.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
@@ -166,7 +166,7 @@ describe('the embedded store', () => {
     const bad = { ...good, id: 'bad', events: batch.events.map((event) => ({ ...event, count: 0 })) };
     const outcomes = await Promise.allSettled([store.append(good), store.append(bad)]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
-    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    const [requests] = await store.count({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
     expect([...requests]).toEqual([1]);
     expect((await store.sources('p'))[0]?.events).toBe(1);
     await destroy();
@@ -191,8 +191,9 @@ describe('the embedded store', () => {
     const schema = openSchema(join(directory, 'statistics.mdb'));
     // Every reading of the clock ends a slice.
     const lookups = createLookups(schema);
-    const { timeline: count } = createCounters(schema, -1, lookups);
-    const attacksByHost = createHostCounter(schema, lookups, createHostLists(schema, lookups), -1);
+    const counter = createCounter(schema, lookups, createHostLists(schema, lookups), -1);
+    const count = (ids: string[]) =>
+      counter({ project: 'p', hosts: ids, edges: [from, NOW], rows: 'timeline' });
     let turns = 0;
     let isDone = false;
     const watch = () => {
@@ -201,17 +202,17 @@ describe('the embedded store', () => {
     };
     setImmediate(watch);
     const from = NOW - DAY_MS + 1;
-    expect((await count('p', hosts, [from, NOW]))[0]).toBe(600);
+    expect(await count(hosts)).toEqual([Float64Array.of(600), Float64Array.of(600)]);
     const turnsAlone = turns;
     expect(turnsAlone).toBeGreaterThan(20);
     // Two queries take turns, so that together they block others no longer than one.
     turns = 0;
-    const both = [count('p', hosts.slice(1), [from, NOW]), count('p', hosts.slice(2), [from, NOW])];
-    expect((await Promise.all(both)).map((counts) => counts[0])).toEqual([599, 598]);
+    const both = [count(hosts.slice(1)), count(hosts.slice(2))];
+    expect(await Promise.all(both)).toEqual([599, 598].map((n) => [Float64Array.of(n), Float64Array.of(n)]));
     expect(turns).toBeGreaterThan(1.8 * turnsAlone);
     turns = 0;
-    const all = await attacksByHost('p', undefined, { from, to: NOW });
-    expect(all).toEqual(new Map(hosts.map((id) => [id, 1])));
+    const all = await counter({ project: 'p', edges: [from, NOW], rows: 'attacks', byHost: true });
+    expect(all).toEqual(new Map(hosts.map((id) => [id, [Float64Array.of(1)]])));
     expect(turns).toBeGreaterThan(20);
     isDone = true;
     await schema.root.close();
@@ -345,19 +346,21 @@ describe('the embedded store', () => {
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
     const lookups = createLookups(schema);
-    const { timeline } = createCounters(schema, undefined, lookups);
+    const counter = createCounter(schema, lookups, createHostLists(schema, lookups));
     const findPeaks = createPeakFinder(schema, lookups);
     const count = async (edges: number[]) =>
       what === 'counts'
-        ? (await timeline('p', undefined, edges)).subarray(0, edges.length - 1)
-        : (await findPeaks('p', undefined, edges))[0];
-    expect(await count([first, first + 3_600_000, first + 7_200_000])).toEqual(Float64Array.of(1, 0));
+        ? await counter({ project: 'p', edges, rows: 'groups' })
+        : await findPeaks('p', undefined, edges);
+    expect(await count([first, first + 3_600_000, first + 7_200_000])).toMatchObject({
+      0: Float64Array.of(1, 0),
+    });
     const before = lookups.changes.get();
     // Like an append by another process: the change counter that was read before is still cached.
     schema.root.transactionSync(() => appendGroup(schema, [{ ...rest, id: 'again', events }], NOW, LIMITS));
     expect(lookups.changes.get()).toBe(before);
     const edges = [first, first + 3_600_000, second, second + 3_600_000];
-    expect(await count(edges)).toEqual(Float64Array.of(2, 0, 2));
+    expect(await count(edges)).toMatchObject({ 0: Float64Array.of(2, 0, 2) });
     // Whoever compares the counter notices that these counts are newer.
     expect(lookups.changes.get()).toBeGreaterThan(before);
     await schema.root.close();
@@ -371,14 +374,15 @@ describe('the embedded store', () => {
     const path = join(directory, 'statistics.mdb');
     const schema = openSchema(path);
     const lookups = createLookups(schema);
-    const { timeline: count } = createCounters(schema, undefined, lookups);
-    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
+    const counter = createCounter(schema, lookups, createHostLists(schema, lookups));
+    const count = () => counter({ project: 'p', edges: [0, NOW + 1], rows: 'timeline' });
+    expect(await count()).toMatchObject({ 0: Float64Array.of(1) });
     await reopenSchema(schema, path);
-    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
+    expect(await count()).toMatchObject({ 0: Float64Array.of(1) });
     const { link: _, ...more } = { ...batch, id: 'more' };
     schema.root.transactionSync(() => appendGroup(schema, [more], NOW, LIMITS));
     lookups.changes.forget();
-    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
+    expect(await count()).toMatchObject({ 0: Float64Array.of(2) });
     await schema.root.close();
     await destroy();
   });
@@ -419,27 +423,32 @@ describe('the embedded store', () => {
       });
     for (let day = 0; day < 60; day += 5) await round(day);
     const range = { project: 'p', hosts, from: NOW - 70 * DAY_MS + 77, to: NOW };
+    const total = async (ids: string[]) => {
+      const edges = [range.from, range.to];
+      const rows = await store.count({ project: 'p', hosts: ids, edges, rows: 'categories' });
+      return rows.reduce((sum, [n = 0]) => sum + n, 0);
+    };
     const appends: Promise<unknown>[] = [];
     for (let i = 0; i < 12; i++) {
       appends.push(round(5 * i));
-      const [totals, series] = await Promise.all([
-        store.totals(range),
-        store.series({
+      const [sum, [, attacks]] = await Promise.all([
+        total(hosts),
+        store.count({
           ...range,
           edges: Array.from({ length: 71 }, (_, day) => range.from + day * DAY_MS - 77),
+          rows: 'timeline',
         }),
       ]);
-      const sum = totals.reduce((a, b) => a + b, 0);
       expect(sum % 300).toBe(0);
-      expect([...series.attacks].every((n) => n % 300 === 0)).toBe(true);
+      expect([...attacks].every((n) => n % 300 === 0)).toBe(true);
       expect(sum).toBeGreaterThanOrEqual(12 * 300);
     }
     await Promise.all(appends);
-    expect((await store.totals(range)).reduce((a, b) => a + b, 0)).toBe(24 * 300);
+    expect(await total(hosts)).toBe(24 * 300);
     // A query that runs while the store is closed completes.
-    const last = store.totals({ ...range, hosts: hosts.slice(1) });
+    const last = total(hosts.slice(1));
     await store.close();
-    expect((await last).reduce((a, b) => a + b, 0)).toBe(24 * 299);
+    expect(await last).toBe(24 * 299);
     await destroy();
   });
 });

@@ -1,6 +1,5 @@
 /** The embedded store: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { dirname } from 'node:path';
-import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit, ProjectCommits } from '../group-commit.ts';
@@ -11,6 +10,8 @@ import {
   type Appended,
   appendLimits,
   type Batch,
+  type CountQuery,
+  type Counts,
   compareFollowed,
   type LimitOptions,
   NO_SOURCE,
@@ -20,12 +21,11 @@ import {
   StoreDamaged,
   StoreNotWritable,
   StoreUnavailable,
-  sumSeries,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
-import { createCounters, createLookups, createVersions } from './count.ts';
+import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { createHostCounter, createHostLists } from './host-counts.ts';
+import { createHostLists } from './host-lists.ts';
 import {
   addHost,
   addHosts,
@@ -60,9 +60,8 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: L
   const limits = appendLimits(options);
   const schema = openSchema(path);
   const lookups = createLookups(schema);
-  const { timeline, distribution, byCategory, byGroup } = createCounters(schema, undefined, lookups);
   const hostLists = createHostLists(schema, lookups);
-  const attacksByHost = createHostCounter(schema, lookups, hostLists);
+  const count = createCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
   const findTop = createTopFinder(schema, lookups);
   const { changes } = lookups;
@@ -126,41 +125,10 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: L
 
     append: (batch) => available(() => appends.append(batch)),
 
-    series: ({ project, hosts, edges, ignoreHorizon }) =>
-      available(async () => {
-        const points = edges.length - 1;
-        const counts = await track(timeline(project, hosts, edges, ignoreHorizon));
-        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
-      }),
-
-    totals: ({ project, hosts, from, to }) =>
-      available(() => track(distribution(project, hosts, [from, to]))),
-
-    seriesByCategory: ({ project, hosts, edges, ignoreHorizon }) =>
-      available(async () => {
-        const points = edges.length - 1;
-        const counts = await track(byCategory(project, hosts, edges, ignoreHorizon));
-        const row = (number: number) => counts.subarray(number * points, (number + 1) * points);
-        return {
-          requests: row(0),
-          attacks: CATEGORIES.map((_, category) => row(1 + category)),
-          blocked: CATEGORIES.map((_, category) => row(1 + CATEGORIES.length + category)),
-        };
-      }),
-
-    seriesByGroup: ({ project, hosts, edges }) =>
-      available(async () => {
-        const points = edges.length - 1;
-        const counts = await track(byGroup(project, hosts, edges));
-        const row = (number: number) => counts.subarray(number * points, (number + 1) * points);
-        const attacks = [1, 2, 3, 4].map(row);
-        return [row(0), ...attacks, sumSeries(attacks)];
-      }),
+    count: <Q extends CountQuery>(query: Q) =>
+      available(() => track(count(query))) as Promise<unknown> as Promise<Counts<Q>>,
 
     peaks: ({ project, hosts, edges }) => available(() => track(findPeaks(project, hosts, edges))),
-
-    attacksByHost: ({ project, hosts, ...range }) =>
-      available(() => track(attacksByHost(project, hosts, range))),
 
     top: (query) => available(() => track(findTop(query))),
 

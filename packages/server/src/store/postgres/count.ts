@@ -1,32 +1,14 @@
 /** The read side: each query is one statement, and so reads one snapshot. */
-import { CATEGORIES } from '../../event.ts';
 import type { Database } from '../../postgres/database.ts';
-import { accumulate, rowsOf } from '../cells.ts';
+import { accumulate } from '../cells.ts';
 import { type ChunkPlan, planChunks } from '../levels.ts';
-import type { CountSelection, Selection, TimeRange } from '../store.ts';
+import { LAYOUTS } from '../rows.ts';
+import type { CountQuery } from '../store.ts';
 import { CHANGES_MS, EXACT, LEVELS, ROLLUPS } from './schema.ts';
 import { readSegment } from './segments.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 const DAY_MS = 86_400_000;
-
-/** Which rows a query counts, and where: see `accumulate`. */
-interface Rows {
-  rowOf: Int8Array;
-  count: number;
-}
-
-const TIMELINE: Rows = { rowOf: rowsOf({ requests: 0, attacks: () => 1 }), count: 2 };
-const DISTRIBUTION: Rows = { rowOf: rowsOf({ attacks: (category) => category }), count: CATEGORIES.length };
-const BY_CATEGORY: Rows = {
-  rowOf: rowsOf({
-    requests: 0,
-    attacks: (category) => 1 + category,
-    blocked: (category) => 1 + CATEGORIES.length + category,
-  }),
-  count: 1 + 2 * CATEGORIES.length,
-};
-const ATTACKS: Rows = { rowOf: rowsOf({ attacks: () => 0 }), count: 1 };
 
 /** The hosts that a statement reads, as an SQL expression for their numbers. */
 const SCOPES = {
@@ -88,66 +70,28 @@ export class Counter {
     this.#now = now;
   }
 
-  /** Resolves to `points` numbers for each row. */
-  async timeline(selection: CountSelection, edges: readonly number[]): Promise<Float64Array> {
-    return this.#sum(selection, edges, TIMELINE);
-  }
-
-  async distribution(selection: Selection, { from, to }: TimeRange): Promise<Float64Array> {
-    return this.#sum(selection, [from, to], DISTRIBUTION);
-  }
-
-  async byCategory(selection: CountSelection, edges: readonly number[]): Promise<Float64Array> {
-    return this.#sum(selection, edges, BY_CATEGORY);
-  }
-
-  /** Attacks by host number. */
-  async attacksByHost({ project, hosts }: Selection, { from, to }: TimeRange): Promise<Map<number, number>> {
-    const attacks = new Map<number, number>();
-    const sum = new Float64Array(1);
-    const scope = hosts === undefined ? 'all' : 'some';
-    await this.#read(
-      project,
-      scope,
-      hosts,
-      [from, to],
-      (host, record, runs) => {
-        accumulate(record, runs, ATTACKS.rowOf, 1, sum.fill(0));
-        const [n = 0] = sum;
-        if (n > 0) attacks.set(host, (attacks.get(host) ?? 0) + n);
-      },
-      () => attacks.clear(),
-    );
-    return attacks;
-  }
-
-  async #sum(selection: CountSelection, edges: readonly number[], rows: Rows): Promise<Float64Array> {
-    const { project, hosts, ignoreHorizon } = selection;
+  /** Counts by host number; without `byHost`, all under 0. */
+  async count({ edges, rows, byHost = false, ...selection }: CountQuery): Promise<Map<number, Float64Array>> {
+    const { rowOf, count } = LAYOUTS[rows];
     const points = edges.length - 1;
-    const out = new Float64Array(rows.count * points);
-    const scope = hosts === undefined ? 'project' : 'some';
-    await this.#read(
-      project,
-      scope,
-      hosts,
-      edges,
-      (_host, record, runs) => accumulate(record, runs, rows.rowOf, points, out),
-      () => out.fill(0),
-      ignoreHorizon,
-    );
-    return out;
+    const counts = new Map<number, Float64Array>();
+    await this.#read(selection, byHost, edges, (number, record, runs) => {
+      const host = byHost ? number : 0;
+      const sums = counts.get(host) ?? new Float64Array(count * points);
+      counts.set(host, sums);
+      accumulate(record, runs, rowOf, points, sums);
+    });
+    return counts;
   }
 
-  /** Calls `add` for each record. If the range turns out to be another one, calls `restart` and begins again. */
+  /** Calls `add` for each record. */
   async #read(
-    project: string,
-    scope: Scope,
-    hosts: readonly string[] | undefined,
+    { project, hosts, ignoreHorizon = false }: Omit<CountQuery, 'edges' | 'rows'>,
+    byHost: boolean,
     edges: readonly number[],
     add: (host: number, record: Uint8Array, runs: number[]) => void,
-    restart: () => void,
-    ignoreHorizon = false,
   ): Promise<void> {
+    const scope = hosts !== undefined ? 'some' : byHost ? 'all' : 'project';
     // Events are rarely in the future, so later chunks need not be read.
     let end = endOfChunk(this.#now() + 2 * DAY_MS);
     for (;;) {
@@ -168,7 +112,6 @@ export class Counter {
       }
       this.#horizon = state.horizon;
       end = Math.max(end, endOfChunk(state.latest ?? 0));
-      restart();
     }
   }
 }

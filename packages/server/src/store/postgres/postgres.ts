@@ -1,13 +1,13 @@
 /** The store on PostgreSQL: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { randomBytes } from 'node:crypto';
-import { CATEGORIES } from '../../event.ts';
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { ProjectCommits } from '../group-commit.ts';
+import { LAYOUTS, splitRows } from '../rows.ts';
 import {
+  type AnyCounts,
   appendLimits,
-  type CategorySeries,
-  type CountSelection,
-  groupSeries,
+  type CountQuery,
+  type Counts,
   type LimitOptions,
   type Store,
   StoreNotWritable,
@@ -65,18 +65,17 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     noteWrites(() => appendGroup(database, batches, now(), appendOptions)),
   );
 
-  async function seriesByCategory(
-    selection: CountSelection,
-    edges: readonly number[],
-  ): Promise<CategorySeries> {
-    const points = edges.length - 1;
-    const counts = await counter.byCategory(selection, edges);
-    const row = (i: number) => counts.subarray(i * points, (i + 1) * points);
-    return {
-      requests: row(0),
-      attacks: CATEGORIES.map((_, i) => row(1 + i)),
-      blocked: CATEGORIES.map((_, i) => row(1 + CATEGORIES.length + i)),
-    };
+  async function count(query: CountQuery): Promise<AnyCounts> {
+    const layout = LAYOUTS[query.rows];
+    const counts = await counter.count(query);
+    const nothing = new Float64Array(layout.count * (query.edges.length - 1));
+    if (!query.byHost) return splitRows(layout, counts.get(0) ?? nothing);
+    const counted = [...counts].filter(([, sums]) => sums.some((n) => n > 0));
+    const hosts = await database.run<{ id: string; number: number }>(
+      `SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[]) AND ${NOT_DELETED}`,
+      [query.project, counted.map(([number]) => number)],
+    );
+    return new Map(hosts.map(({ id, number }) => [id, splitRows(layout, counts.get(number) ?? nothing)]));
   }
 
   const records = recordMethods(database, available, now);
@@ -87,31 +86,10 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     append: (batch) => available(() => commits.append(batch)),
 
-    series: ({ edges, ...selection }) =>
-      available(async () => {
-        const points = edges.length - 1;
-        const counts = await counter.timeline(selection, edges);
-        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
-      }),
-
-    totals: ({ from, to, ...selection }) => available(() => counter.distribution(selection, { from, to })),
-
-    seriesByCategory: ({ edges, ...selection }) => available(() => seriesByCategory(selection, edges)),
-
-    seriesByGroup: ({ edges, ...selection }) =>
-      available(async () => groupSeries(await seriesByCategory(selection, edges))),
+    count: <Q extends CountQuery>(query: Q) =>
+      available(() => count(query)) as Promise<unknown> as Promise<Counts<Q>>,
 
     peaks: ({ edges, ...selection }) => available(() => findPeaks(database, selection, edges)),
-
-    attacksByHost: ({ from, to, ...selection }) =>
-      available(async () => {
-        const attacks = await counter.attacksByHost(selection, { from, to });
-        const rows = await database.run<{ id: string; number: number }>(
-          `SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[]) AND ${NOT_DELETED}`,
-          [selection.project, [...attacks.keys()]],
-        );
-        return new Map(rows.map(({ id, number }) => [id, attacks.get(number) ?? 0]));
-      }),
 
     async *events(project) {
       yield* await available(async () => dumpEvents(database, project));
