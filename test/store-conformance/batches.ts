@@ -94,6 +94,26 @@ export function batchTests({ fresh }: Suite): void {
     expect(await attacksOf(store, 'p')).toBe(3);
   });
 
+  test('a batch is kept until the day of its newest event, counted or not, but at least until today', async () => {
+    const { store } = await fresh();
+    const flagged = { kind: 'lines', log: 'caddy', ids: ['a'] } as const;
+    const append = (id: string, events: RandomEvent[]) => store.append({ ...batch('p', [], events), id });
+    await append('no event', []);
+    await append('newer', [drawnAt(NOW - 9 * DAY_MS), drawnAt(NOW + 2 * DAY_MS), drawnAt(NOW)]);
+    // The project has newer events, but the batch has not.
+    await append('older', [drawnAt(NOW - 9 * DAY_MS)]);
+    const time = NOW + DAY_MS;
+    await append('flagged', [{ ...flaggedAt(time), flagged }]);
+    // Otherwise the batch would count once its request is forgotten.
+    expect(await append('same request', [{ ...flaggedAt(time), flagged }])).toMatchObject({
+      sameRequests: [0],
+    });
+    const days: Record<string, number> = {};
+    for await (const batches of store.batches('p', 'test'))
+      for (const { id, day } of batches) days[id] = day - Math.floor(NOW / DAY_MS);
+    expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1 });
+  });
+
   test('chunks of a file are found by their predecessor', async () => {
     const { store } = await fresh();
     const { append, linksAfter } = linked(store);

@@ -442,6 +442,15 @@ test('a rotated file that begins with a hole is not mistaken for a shorter copy 
   expect(await requests()).toBe(4);
 });
 
+test('a rotated file as long as a counted one with the same first line is another file', async () => {
+  const { store, ingest, run, requests } = setUp();
+  await run(line(1) + line(2));
+  const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
+  const other = Buffer.from(line(1) + line(3));
+  for await (const _ of ingestFile(inParts(other, 3), ingest, store, pipeline, { rotated: 'whole' }));
+  expect(await requests()).toBe(4);
+});
+
 test('the same content under another source name is counted again', async () => {
   const { store, run, requests } = setUp();
   await run(line(1));

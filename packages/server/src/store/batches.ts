@@ -19,16 +19,16 @@ export function isStart(after: string): boolean {
 /** A link with its field names on disk. */
 export interface LinkRecord {
   bytes: number;
-  head: string;
-  carry: string;
+  first_line_hash: string;
+  reader_state: string;
 }
 
 export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
-  return { bytes, head: firstLineHash, carry: readerState };
+  return { bytes, first_line_hash: firstLineHash, reader_state: readerState };
 }
 
-export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
-  return { bytes, firstLineHash: head, readerState: carry };
+export function fromLinkRecord({ bytes, first_line_hash, reader_state }: LinkRecord): Omit<BatchLink, 'id'> {
+  return { bytes, firstLineHash: first_line_hash, readerState: reader_state };
 }
 
 /** A batch record on disk. Its link is stored separately. */
@@ -63,4 +63,26 @@ export function isLinkCurrent(
     found.every((id) => siblings.has(id)) &&
     (link.replaces === undefined || idsAfter(link.replaces).length === 0)
   );
+}
+
+/** Links of a source, by the batch that they follow. */
+export class ChunkLinks {
+  readonly #ids = new Map<string, Set<string>>();
+
+  add(after: string, id: string): void {
+    const ids = this.#ids.get(after);
+    if (ids === undefined) this.#ids.set(after, new Set([id]));
+    else ids.add(id);
+  }
+
+  delete(after: string, id: string): void {
+    this.#ids.get(after)?.delete(id);
+  }
+
+  /** See `batchesAfter`. */
+  idsAfter(after: string): string[] {
+    if (!isStart(after)) return [...(this.#ids.get(after) ?? [])];
+    const starts = after === '' ? [...this.#ids.keys()].filter(isStart) : ['', after];
+    return starts.flatMap((start) => [...(this.#ids.get(start) ?? [])]);
+  }
 }

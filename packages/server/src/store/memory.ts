@@ -1,20 +1,21 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, countRecords, type Event } from '../event.ts';
-import { dayOf, isAfter, isLinkCurrent } from './batches.ts';
+import { CATEGORIES, type Category, type Event } from '../event.ts';
+import { isAfter } from './batches.ts';
+import { decide, decideSources } from './decide.ts';
 import {
-  countedEvents,
-  FlaggedRequests,
+  type FlaggedRequests,
   type Generations,
   NO_REQUESTS,
   type RequestRecord,
 } from './flagged-requests.ts';
-import { deletedHostId, derivedId, freeHostId } from './ids.ts';
+import { deletedHostId, freeHostId } from './ids.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { ROWS, type Row, type RowsName } from './rows.ts';
 import { finish } from './slices.ts';
-import { groupSources, newSource, updateSource, withoutOldExamples } from './sources.ts';
+import { groupSources, newSource, withoutOldExamples } from './sources.ts';
 import {
   type AnyCounts,
+  type Appended,
   appendLimits,
   type BatchLink,
   type BatchRecord,
@@ -26,7 +27,6 @@ import {
   HOUR_MS,
   type Host,
   type LimitOptions,
-  type NewLink,
   NO_SOURCE,
   type RetentionNote,
   type Source,
@@ -122,54 +122,49 @@ export function memoryStore(
   const store: Store = {
     async append(batch) {
       const project = open(batch.project);
-      const { id, link } = batch;
       for (const { attack } of batch.events) if (attack !== null) storedCategory(attack);
-      const batches = project.batches.get(batch.source.name) ?? [];
-      if (id !== undefined) {
-        const exists = (other: string) => batches.some((known) => known.id === other);
-        if (exists(id)) return { kind: 'duplicate' };
-        const idsAfter = (after: string) => linksAfter(batches, after).map((other) => other.id);
-        if (link && !isLinkCurrent(link, exists, idsAfter)) return { kind: 'conflict' };
-        const kept = batches.filter((known) => known.id !== link?.replaces);
-        const added = { id, day: dayOf(now()), ...(link && { link: withoutSiblings(link) }) };
-        project.batches.set(batch.source.name, [...kept, added]);
+      const registered = new Set(project.hosts.map(({ id }) => id));
+      const batchesOf = (source: string) => project.batches.get(source) ?? [];
+      const known = {
+        horizon,
+        generations: project.generations,
+        hasHost: (id: string) => registered.has(id),
+        hasBatch: (source: string, id: string) => batchesOf(source).some((other) => other.id === id),
+        idsAfter: (source: string, after: string) =>
+          linksAfter(batchesOf(source), after).map((other) => other.id),
+        request: (source: string, key: string) => project.requests.get(source)?.get(key),
+      };
+      const decision = finish(decide([batch], known, now(), requestsMax));
+      const { results, batches, counted, requests } = decision;
+      if (counted.length === 0) return results[0] as Appended;
+      for (const { source, id } of batches.removed) {
+        project.batches.set(
+          source,
+          batchesOf(source).filter((other) => other.id !== id),
+        );
       }
-
-      const known = new Set(project.hosts.map(({ id }) => id));
-      const requests = new FlaggedRequests(project.generations, requestsMax, (source, key) =>
-        project.requests.get(source)?.get(key),
-      );
-      const { counted, beforeHorizon, sameRecords, sameRequests } = finish(
-        countedEvents(batch, horizon, requests),
-      );
+      for (const { source, record } of batches.added) {
+        project.batches.set(source, [...batchesOf(source), record]);
+      }
       putRequests(project, requests);
-      const assigned = counted.map((event) =>
-        event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
-      );
-      project.events.push(...assigned);
-      for (const event of assigned) {
-        if (event.time >= topListsBefore) project.mentions.push(...mentionsOf(event));
+      for (const event of counted.flatMap(({ events }) => events)) {
+        const { hostId } = event;
+        const assigned = hostId === null || registered.has(hostId) ? event : { ...event, hostId: null };
+        project.events.push(assigned);
+        if (event.time >= topListsBefore) project.mentions.push(...mentionsOf(assigned));
       }
       if (batch.followed) putFollowed(project, batch.followed);
+      const sourceOf = (name: string) => project.sources.find((source) => source.name === name);
+      const sources = decideSources(
+        counted,
+        (source) => sourceOf(source.name) ?? { ...newSource(batch.project, source), hosts: [] },
+      );
+      for (const [name, { record, hosts }] of sources) {
+        const updated = { ...record, hosts: [...new Set([...record.hosts, ...hosts])].sort() };
+        project.sources = [...project.sources.filter((source) => source.name !== name), updated];
+      }
       changes++;
-
-      const { name } = batch.source;
-      const source = project.sources.find((candidate) => candidate.name === name) ?? {
-        ...newSource(derivedId('source', batch.project, name), batch.source),
-        hosts: [],
-      };
-      const reported = assigned.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
-      const withoutHost = countRecords(assigned.filter(({ hostId }) => hostId === null));
-      const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
-      updated.hosts = [...new Set([...source.hosts, ...reported])].sort();
-      project.sources = [...project.sources.filter((candidate) => candidate.name !== name), updated];
-      return {
-        kind: 'appended',
-        beforeHorizon,
-        withoutHost,
-        unknownHosts: countRecords(counted.filter(({ hostId }) => hostId !== null && !known.has(hostId))),
-        ...(sameRequests.length > 0 && { sameRequests }),
-      };
+      return results[0] as Appended;
     },
 
     async count<Q extends CountQuery>(query: Q) {
@@ -473,10 +468,6 @@ function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[]
     const { after: _, ...rest } = link;
     return [{ id, ...rest }];
   });
-}
-
-function withoutSiblings({ siblings: _, replaces: __, ...link }: NewLink) {
-  return link;
 }
 
 function countRows(points: Event[][], rows: RowsName): Float64Array[] {

@@ -1,20 +1,19 @@
 /** The records of log sources, which all stores update in the same way, so that they report the same. */
-import { countRecords, type Event } from '../event.ts';
+import { countRecords } from '../event.ts';
+import type { CountedBatch } from './decide.ts';
+import { derivedId } from './ids.ts';
 import { type Batch, mergeFormats, NO_SOURCE, type ProjectSources, type Source } from './store.ts';
 
 /** A source without events. */
-export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
+export function newSource(project: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
   const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
-  return { id, name, format, ...empty };
+  return { id: derivedId('source', project, name), name, format, ...empty };
 }
 
 /** The source after a batch was counted. */
 export function updateSource<S extends Omit<Source, 'hosts'>>(
   source: S,
-  batch: Batch,
-  counted: readonly Event[],
-  withoutHost: number,
-  sameRequests = 0,
+  { batch, events, withoutHost, sameRecords }: CountedBatch,
 ): S {
   const updated: S = {
     ...source,
@@ -26,15 +25,15 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };
   for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
-  const records = countRecords(counted);
-  drop('same_request', sameRequests);
-  drop('too_old', countRecords(batch.events) - records - sameRequests);
+  const records = countRecords(events);
+  drop('same_request', sameRecords);
+  drop('too_old', countRecords(batch.events) - records - sameRecords);
   updated.events += records;
   updated.without_host += withoutHost;
-  if (counted.length === 0) return updated;
+  if (events.length === 0) return updated;
   let first = updated.first_seen ?? Number.POSITIVE_INFINITY;
   let last = updated.last_seen ?? Number.NEGATIVE_INFINITY;
-  for (const { time } of counted) {
+  for (const { time } of events) {
     if (time < first) first = time;
     if (time > last) last = time;
   }
@@ -48,7 +47,7 @@ export function withoutOldExamples<S extends Pick<Source, 'examples'>>(
   source: S,
   before: number,
 ): S | undefined {
-  const all = Object.entries(source.examples ?? {});
+  const all = Object.entries(source.examples);
   const kept = all.filter(([, { time }]) => time >= before);
   return kept.length === all.length ? undefined : { ...source, examples: Object.fromEntries(kept) };
 }
@@ -61,7 +60,7 @@ export function groupSources(
   for (const [project, record] of records) {
     const known = projects.get(project) ?? { project, sources: [] };
     projects.set(project, known);
-    if (record.name !== NO_SOURCE.name) known.sources.push({ ...newSource(record.id, record), ...record });
+    if (record.name !== NO_SOURCE.name) known.sources.push(record);
   }
   for (const { sources } of projects.values()) sources.sort((a, b) => (a.name < b.name ? -1 : 1));
   return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));

@@ -1,6 +1,6 @@
 /** The write side: one group of batches in one transaction. */
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { dayOf, fromLinkRecord, isLinkCurrent, isStart, startWith, toLinkRecord } from '../batches.ts';
+import { fromLinkRecord, isStart, startWith, toLinkRecord } from '../batches.ts';
 import {
   type Additions,
   additionsOf,
@@ -16,9 +16,17 @@ import {
   sumCells,
 } from '../cells.ts';
 import {
-  type CountedEvents,
-  countedEvents,
-  FlaggedRequests,
+  type BatchDecision,
+  type CountedBatch,
+  type Decision,
+  decide,
+  decideBatches,
+  decideSources,
+  type KnownProject,
+} from '../decide.ts';
+import {
+  type FlaggedRequests,
+  type Generations,
   NO_REQUESTS,
   type RequestRecord,
   weighRequests,
@@ -26,7 +34,7 @@ import {
 import { derivedId } from '../ids.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
-import { newSource, updateSource } from '../sources.ts';
+import { newSource } from '../sources.ts';
 import {
   type Appended,
   type AppendLimits,
@@ -54,84 +62,107 @@ import {
 } from './schema.ts';
 import { GroupTopLists, putRecord } from './top-lists.ts';
 
-/** What the batches of a project add, and the merges with stored records as far as they are known. */
-class Group {
-  readonly counts = new GroupCounts();
-  readonly lists: GroupTopLists;
-  readonly requests: FlaggedRequests;
-  readonly batches: CountedBatch[] = [];
+/** A project as a group of batches finds it. */
+class StoredProject implements KnownProject {
+  readonly record: ProjectRecord;
+  readonly horizon: number;
   /** The scopes of hosts by ID; null if the host is not registered. */
-  readonly scopes = new Map<string, number | null>();
-  latest: number;
-  readonly #project: ProjectRecord;
-  readonly #horizon: number;
+  readonly #scopes = new Map<string, number | null>();
+  readonly #sources = new Map<string, number | undefined>();
+  readonly #schema: Schema;
 
-  constructor(schema: Schema, project: ProjectRecord, requestsMax: number, room?: { bytes: number }) {
-    this.lists = new GroupTopLists(schema, room);
-    this.requests = openRequests(schema, project, requestsMax);
-    this.latest = project.latest;
-    this.#project = project;
-    this.#horizon = metaValue(schema, 'horizon');
+  constructor(schema: Schema, record: ProjectRecord) {
+    this.#schema = schema;
+    this.record = record;
+    this.horizon = metaValue(schema, 'horizon');
   }
 
-  /** Decides what counts of a batch, after those before it. Reads only. */
-  *add(schema: Schema, batch: Batch): Generator<void, void> {
-    const { scope: projectScope } = this.#project;
-    const owner = { id: batch.project, scope: projectScope };
-    const { counted, ...drops } = yield* countedEvents(batch, this.#horizon, this.requests);
-    const hosts = new Set<string>();
-    let [withoutHost, unknownHosts] = [0, 0];
-    for (const [i, event] of counted.entries()) {
-      if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
-      const { time, attack, details, hostId, count, recordCount = 1 } = event;
-      const scope = hostId === null ? null : this.#scopeOf(schema, hostId);
-      if (scope === null) {
-        withoutHost += recordCount;
-        if (hostId !== null) unknownHosts += recordCount;
-      } else if (hostId !== null) hosts.add(hostId);
-      if (time > this.latest) this.latest = time;
-      this.counts.add(event, projectScope, scope);
-      if (attack === null || details === undefined) continue;
-      this.lists.add(
-        { time, attack, details },
-        count,
-        owner,
-        scope === null ? null : { id: hostId ?? '', scope },
-      );
-    }
-    this.batches.push({ batch, counted, ...drops, hosts, withoutHost, unknownHosts });
+  get generations(): Generations {
+    return this.record.generations;
   }
 
-  /** Whether it is what a new group of these batches would be. */
-  isCurrent(schema: Schema, project: ProjectRecord, batches: readonly Batch[]): boolean {
-    return (
-      metaValue(schema, 'horizon') === this.#horizon &&
-      this.lists.isCurrent(schema) &&
-      project.appends === this.#project.appends &&
-      this.batches.length === batches.length &&
-      this.batches.every(({ batch }, i) => batch === batches[i]) &&
-      [...this.scopes].every(([id, scope]) => readScope(schema, project, id) === scope)
-    );
-  }
+  hasHost = (id: string) => this.scopeOf(id) !== null;
 
-  #scopeOf(schema: Schema, hostId: string): number | null {
-    let scope = this.scopes.get(hostId);
+  scopeOf(id: string): number | null {
+    let scope = this.#scopes.get(id);
     if (scope === undefined) {
-      scope = readScope(schema, this.#project, hostId);
-      this.scopes.set(hostId, scope);
+      scope = readScope(this.#schema, this.record, id);
+      this.#scopes.set(id, scope);
     }
     return scope;
   }
+
+  hasBatch = (source: string, id: string) => {
+    const number = this.#numberOf(source);
+    return number !== undefined && this.#schema.batches.doesExist([number, id]);
+  };
+
+  idsAfter = (source: string, after: string) => {
+    const number = this.#numberOf(source);
+    return number === undefined ? [] : idsAfter(this.#schema, number, after);
+  };
+
+  request = (source: string, key: string): RequestRecord | undefined => {
+    const number = this.#numberOf(source);
+    if (number === undefined) return undefined;
+    const first = Math.max(NO_REQUESTS.generation, this.generations.generation - 1);
+    for (let { generation } = this.generations; generation >= first; generation--) {
+      const stored = this.#schema.requests.get([this.record.scope, generation, number, key]);
+      if (stored !== undefined) return { generation, ...decodeRequest(stored) };
+    }
+    return undefined;
+  };
+
+  #numberOf(source: string): number | undefined {
+    if (!this.#sources.has(source)) {
+      this.#sources.set(source, this.#schema.sources.get([this.record.scope, source])?.number);
+    }
+    return this.#sources.get(source);
+  }
+
+  /** Whether what was read of `record`, the horizon and hosts is still the same. */
+  isCurrent(record: ProjectRecord): boolean {
+    return (
+      metaValue(this.#schema, 'horizon') === this.horizon &&
+      record.appends === this.record.appends &&
+      [...this.#scopes].every(([id, scope]) => readScope(this.#schema, record, id) === scope)
+    );
+  }
 }
 
-/** What counts of a batch. */
-interface CountedBatch extends CountedEvents {
-  batch: Batch;
-  /** The registered hosts of its events. */
-  hosts: ReadonlySet<string>;
-  /** As in Appended. */
-  withoutHost: number;
-  unknownHosts: number;
+/** What a group of batches adds, and the merges with stored records as far as they are known. */
+interface Group {
+  project: StoredProject;
+  decision: Decision;
+  counts: GroupCounts;
+  lists: GroupTopLists;
+}
+
+/** Reads only. `room`: how much is kept of merges (KnownMerges). */
+function* openGroup(
+  schema: Schema,
+  project: StoredProject,
+  batches: readonly Batch[],
+  now: number,
+  requestsMax: number,
+  room?: { bytes: number },
+): Generator<void, Group> {
+  const decision = yield* decide(batches, project, now, requestsMax);
+  const counts = new GroupCounts();
+  const lists = new GroupTopLists(schema, room);
+  const { scope: projectScope, id } = project.record;
+  for (const { events } of decision.counted) {
+    for (const [i, event] of events.entries()) {
+      if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
+      const { time, attack, details, hostId, count } = event;
+      const scope = hostId === null ? null : project.scopeOf(hostId);
+      counts.add(event, projectScope, scope);
+      if (attack === null || details === undefined) continue;
+      const host = hostId === null || scope === null ? null : { id: hostId, scope };
+      lists.add({ time, attack, details }, count, { id, scope: projectScope }, host);
+    }
+  }
+  return { project, decision, counts, lists };
 }
 
 const EVENTS_PER_STEP = 500;
@@ -145,19 +176,14 @@ const PREPARED_BYTES_MAX = 64 * 1_024 * 1_024;
 export function* prepareGroup(
   schema: Schema,
   batches: readonly Batch[],
+  now: number,
   { topKeys, requestsMax }: AppendLimits,
 ): Generator<void, Group | undefined> {
-  const project = schema.projects.get(batches[0]?.project ?? '');
-  if (project === undefined) return undefined;
+  const record = schema.projects.get(batches[0]?.project ?? '');
+  if (record === undefined) return undefined;
   const room = { bytes: PREPARED_BYTES_MAX };
-  const group = new Group(schema, project, requestsMax, room);
-  for (const batch of batches) {
-    const source = schema.sources.get([project.scope, batch.source.name]);
-    // Whether its link is current depends on the batches before it, which are not written yet.
-    const isDuplicate =
-      source && batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]);
-    if (!isDuplicate) yield* group.add(schema, batch);
-  }
+  const project = new StoredProject(schema, record);
+  const group = yield* openGroup(schema, project, batches, now, requestsMax, room);
   yield* group.counts.merge(schema, () => {}, room);
   yield* group.lists.merge(schema, topKeys, () => {});
   return group;
@@ -171,54 +197,40 @@ export function appendGroup(
   { topKeys, requestsMax }: AppendLimits,
   prepared?: Group,
 ): Appended[] {
-  const projectId = batches[0]?.project ?? '';
-  const project = openProject(schema, projectId);
-  const sources = new Map<string, SourceRecord>();
-  const outcomes = batches.map((batch) => {
-    const { name } = batch.source;
-    const source = sources.get(name) ?? openSource(schema, project, projectId, batch.source);
-    sources.set(name, source);
-    const outcome = outcomeOf(schema, source, batch);
-    if (outcome === null) putNewBatch(schema, source.number, batch, Math.max(now, project.latest));
-    return outcome;
+  const record = openProject(schema, batches[0]?.project ?? '');
+  const project = new StoredProject(schema, record);
+  const decided = decideBatches(batches, project, now);
+  const isCurrent =
+    prepared?.project.isCurrent(record) &&
+    prepared.lists.isCurrent(schema) &&
+    prepared.decision.batches.outcomes.every((outcome, i) => outcome === decided.outcomes[i]);
+  const group =
+    prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, requestsMax));
+  const { counted, results, requests, newest } = group.decision;
+  if (counted.length === 0) return results;
+  const sources = putSources(schema, record, counted);
+  putBatches(schema, sources, decided);
+  for (const { batch } of counted) if (batch.followed) putFollowed(schema, record, batch.followed);
+  putRequests(schema, record, sources, requests);
+  schema.projects.putSync(record.id, {
+    ...record,
+    latest: Math.max(record.latest, newest),
+    appends: record.appends + 1,
+    generations: requests.generations,
   });
-  const counting = batches.filter((_, i) => outcomes[i] === null);
-  const group = prepared?.isCurrent(schema, project, counting)
-    ? prepared
-    : new Group(schema, project, requestsMax);
-  if (group !== prepared) for (const batch of counting) finish(group.add(schema, batch));
-  const appended = group.batches.map((counted) => putCounted(schema, project, sources, counted)).values();
-  if (counting.length > 0) {
-    putRequests(schema, project, sources, group.requests);
-    schema.projects.putSync(projectId, {
-      ...project,
-      latest: Math.max(project.latest, group.latest),
-      appends: (project.appends ?? 0) + 1,
-      generations: group.requests.generations,
-    });
-  }
   countChange(schema);
   const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
-  const put = (record: RecordAdditions, value: Buffer) => {
-    if (record.level !== EXACT.id && (record.level !== level || record.chunk !== chunk)) {
-      ({ level, chunk } = record);
+  const put = (additions: RecordAdditions, value: Buffer) => {
+    if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
+      ({ level, chunk } = additions);
       countChunkChange(schema, level, chunk);
     }
-    schema.cells.putSync(cellsKey(record.level, record.chunk, record.scope, key), value);
+    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), value);
   };
   finish(group.counts.merge(schema, put));
-  finish(group.lists.merge(schema, topKeys, (hour, scope, record) => putRecord(schema, hour, scope, record)));
-  // Every batch without an outcome was put.
-  return outcomes.map((outcome) => outcome ?? (appended.next().value as Appended));
-}
-
-/** Null if the batch counts. */
-function outcomeOf(schema: Schema, { number }: SourceRecord, { id, link }: Batch): Appended | null {
-  const exists = (other: string) => schema.batches.doesExist([number, other]);
-  if (id !== undefined && exists(id)) return { kind: 'duplicate' };
-  const siblings = (after: string) => idsAfter(schema, number, after);
-  return link && !isLinkCurrent(link, exists, siblings) ? { kind: 'conflict' } : null;
+  finish(group.lists.merge(schema, topKeys, (hour, scope, list) => putRecord(schema, hour, scope, list)));
+  return results;
 }
 
 /** The cost of writing a record, relative to adding an event to it. */
@@ -237,86 +249,50 @@ export function weighBatch({ events }: Batch): number {
   return events.length + RECORD_WEIGHT * records + weighTopLists(events) + weighRequests(events);
 }
 
-function putNewBatch(schema: Schema, source: number, { id, link, events }: Batch, since: number): void {
-  if (id === undefined) return;
-  const day = dayOf(events.reduce((latest, { time }) => Math.max(latest, time), since));
-  if (link?.replaces !== undefined) deleteBatch(schema, source, link.replaces);
-  putBatch(schema, source, link ? { id, day, link } : { id, day });
-}
-
-/** Writes what a batch changes in its source. */
-function putCounted(
+/** Returns the number of each source by name. */
+function putSources(
   schema: Schema,
   project: ProjectRecord,
-  sources: Map<string, SourceRecord>,
-  {
-    batch,
-    counted,
-    hosts,
-    beforeHorizon,
-    withoutHost,
-    unknownHosts,
-    sameRecords,
-    sameRequests,
-  }: CountedBatch,
-): Appended {
-  const { name } = batch.source;
-  const source = sourceOf(sources, name);
-  for (const id of hosts) {
-    if (!schema.sourceHosts.doesExist([source.number, id]))
-      schema.sourceHosts.putSync([source.number, id], true);
-  }
-  const updated = updateSource(source, batch, counted, withoutHost, sameRecords);
-  sources.set(name, updated);
-  schema.sources.putSync([project.scope, name], updated);
-  if (batch.followed) putFollowed(schema, project, batch.followed);
-  return {
-    kind: 'appended',
-    beforeHorizon,
-    withoutHost,
-    unknownHosts,
-    ...(sameRequests.length > 0 && { sameRequests }),
-  };
-}
-
-function sourceOf(sources: ReadonlyMap<string, SourceRecord>, name: string): SourceRecord {
-  const source = sources.get(name);
-  if (source === undefined) throw new Error(`the source ${name} of a group was not opened`);
-  return source;
-}
-
-function openRequests(
-  { requests, sources }: Schema,
-  { scope, generations = NO_REQUESTS }: ProjectRecord,
-  requestsMax: number,
-): FlaggedRequests {
-  const numbers = new Map<string, number | undefined>();
-  const numberOf = (name: string) => {
-    if (!numbers.has(name)) numbers.set(name, sources.get([scope, name])?.number);
-    return numbers.get(name);
-  };
-  return new FlaggedRequests(generations, requestsMax, (name, key) => {
-    const source = numberOf(name);
-    if (source === undefined) return undefined;
-    const first = Math.max(NO_REQUESTS.generation, generations.generation - 1);
-    for (let { generation } = generations; generation >= first; generation--) {
-      const stored = requests.get([scope, generation, source, key]);
-      if (stored !== undefined) return { generation, ...decodeRequest(stored) };
+  counted: readonly CountedBatch[],
+): ReadonlyMap<string, number> {
+  const numbers = new Map<string, number>();
+  const sources = decideSources(counted, (source) => openSource(schema, project, source));
+  for (const [name, { record, hosts }] of sources) {
+    const { number } = record;
+    numbers.set(name, number);
+    schema.sources.putSync([project.scope, name], record);
+    for (const id of hosts) {
+      if (!schema.sourceHosts.doesExist([number, id])) schema.sourceHosts.putSync([number, id], true);
     }
-    return undefined;
-  });
+  }
+  return numbers;
+}
+
+function putBatches(
+  schema: Schema,
+  sources: ReadonlyMap<string, number>,
+  { added, removed }: BatchDecision,
+): void {
+  for (const { source, id } of removed) deleteBatch(schema, numberOf(sources, source), id);
+  for (const { source, record } of added) putBatch(schema, numberOf(sources, source), record);
+}
+
+function numberOf(sources: ReadonlyMap<string, number>, name: string): number {
+  const number = sources.get(name);
+  if (number === undefined) throw new Error(`the source ${name} of a group was not opened`);
+  return number;
 }
 
 /** Writes the changes, and deletes forgotten requests: twice as many as were added, until none is left. */
 function putRequests(
   schema: Schema,
   { scope }: ProjectRecord,
-  sources: ReadonlyMap<string, SourceRecord>,
+  sources: ReadonlyMap<string, number>,
   { sources: changed, generation, firstKnown }: FlaggedRequests,
 ): void {
   let puts = 0;
   for (const [name, { changes }] of changed) {
-    const { number } = sourceOf(sources, name);
+    const number = numberOf(sources, name);
     // In key order, which is the fastest for the B-tree.
     for (const key of [...changes.keys()].sort()) {
       const record = changes.get(key) ?? null;
@@ -401,32 +377,27 @@ function keysAfter(source: number, after: string): { start: LinkKey; end: LinkKe
 export function openProject(schema: Schema, id: string): ProjectRecord {
   const known = schema.projects.get(id);
   if (known) return known;
-  const project = { id, scope: nextScope(schema), hosts: 0, latest: 0 };
+  const scope = nextScope(schema);
+  const project = { id, scope, hosts: 0, latest: 0, appends: 0, generations: NO_REQUESTS };
   schema.projects.putSync(id, project);
   return project;
 }
 
 /** A scope is the number of a project or a host, for which counts are kept. */
-export function nextScope({ meta }: Schema): number {
-  const scope = (meta.get('scopes') ?? 0) + 1;
+export function nextScope(schema: Schema): number {
+  const scope = metaValue(schema, 'scopes') + 1;
   if (scope >= SCOPES_MAX)
     throw new Error(`the store has reached its limit of ${SCOPES_MAX} projects and hosts`);
-  meta.putSync('scopes', scope);
+  schema.meta.putSync('scopes', scope);
   return scope;
 }
 
-export function openSource(
-  schema: Schema,
-  project: ProjectRecord,
-  projectId: string,
-  source: Batch['source'],
-): SourceRecord {
-  const fresh = newSource(derivedId('source', projectId, source.name), source);
+export function openSource(schema: Schema, project: ProjectRecord, source: Batch['source']): SourceRecord {
   const known = schema.sources.get([project.scope, source.name]);
-  if (known) return { ...fresh, ...known };
-  const number = (schema.meta.get('sources') ?? 0) + 1;
+  if (known) return known;
+  const number = metaValue(schema, 'sources') + 1;
   schema.meta.putSync('sources', number);
-  return { ...fresh, number };
+  return { ...newSource(project.id, source), number };
 }
 
 function readScope({ hosts }: Schema, project: ProjectRecord, id: string): number | null {

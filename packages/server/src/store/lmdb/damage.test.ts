@@ -298,7 +298,7 @@ describe('repair', () => {
   test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();
     const { root, batchLinks, hostnames } = openTables(path);
-    await batchLinks.put([1, 'gone', 'batch 1'], { bytes: 1, head: '', carry: '' });
+    await batchLinks.put([1, 'gone', 'batch 1'], { bytes: 1, first_line_hash: '', reader_state: '' });
     const [name] = [...hostnames.getKeys()];
     if (name) await hostnames.remove(name);
     await root.close();
@@ -372,7 +372,7 @@ test('a file of a development build is refused, and verify and repair change not
   await root.close();
   const before = readFileSync(path);
   const sentence =
-    /has storage version 2, but this release reads version 3: a development build wrote it\. Move it away/;
+    /has storage version 2, but this release reads version 4: a development build wrote it\. Move it away/;
   expect(() => lmdbStore(path, () => NOW)).toThrow(sentence);
   await expect(verifyStatistics(path)).rejects.toThrow(sentence);
   await expect(repairStatistics(path)).rejects.toThrow(sentence);

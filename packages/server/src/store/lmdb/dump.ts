@@ -94,7 +94,7 @@ export function putSource(
   batches: readonly BatchRecord[],
 ): void {
   const project = openProject(schema, projectId);
-  const { number } = openSource(schema, project, projectId, source);
+  const { number } = openSource(schema, project, source);
   schema.sources.putSync([project.scope, source.name], { ...source, number });
   for (const host of hosts) schema.sourceHosts.putSync([number, host], true);
   for (const batch of batches) putBatch(schema, number, batch);

@@ -5,7 +5,7 @@ import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit, ProjectCommits } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
-import { groupSources, newSource } from '../sources.ts';
+import { groupSources } from '../sources.ts';
 import {
   type Appended,
   appendLimits,
@@ -106,7 +106,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: L
   const commitGroup = async (batches: readonly Batch[]): Promise<Appended[]> => {
     const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
     if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
-    const prepared = await track(new Slices().run(prepareGroup(schema, batches, limits)));
+    const prepared = await track(new Slices().run(prepareGroup(schema, batches, now(), limits)));
     return commits.add({ batches, weight, ...(prepared && { prepared }) });
   };
   const appends = new ProjectCommits(commitGroup, weighBatch, failsAll);
@@ -287,7 +287,7 @@ function listSources(schema: Schema, project: string): Source[] {
   const listed = [...range].filter(({ value }) => value.name !== NO_SOURCE.name);
   const sources = listed.map(({ value: { number, ...source } }) => {
     const hosts = schema.sourceHosts.getKeys({ start: [number], end: [number + 1] });
-    return { ...newSource(source.id, source), ...source, hosts: [...hosts].map(([, id]) => id).sort() };
+    return { ...source, hosts: [...hosts].map(([, id]) => id).sort() };
   });
   return sources.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -7,7 +7,7 @@ import { scaled } from '../../../../../test/random.ts';
 import type { Event } from '../../event.ts';
 import { finish } from '../slices.ts';
 import type { Batch } from '../store.ts';
-import { appendGroup, prepareGroup } from './append.ts';
+import { appendGroup, deleteBatch, prepareGroup } from './append.ts';
 import { addHosts, deleteHost } from './hosts.ts';
 import { CHANGES, openSchema, type Schema } from './schema.ts';
 
@@ -76,7 +76,7 @@ describe('a group that is prepared before its transaction', () => {
     const attacks = (first: number) =>
       ids.flatMap((id, host) => [0, 1, 2, 3].map((i) => attackOf(id, NOW + host, first + i)));
     append(schema, [batchOf('a', attacks(0))]);
-    const steps = prepareGroup(schema, [batchOf('b', attacks(2))], LIMITS);
+    const steps = prepareGroup(schema, [batchOf('b', attacks(2))], NOW, LIMITS);
     let taken = 0;
     let next = steps.next();
     for (; !next.done; next = steps.next()) taken++;
@@ -93,6 +93,18 @@ describe('a group that is prepared before its transaction', () => {
     expect(first).toHaveLength(5 * 41);
     expect(taken).toBeGreaterThanOrEqual(first.length);
     for (const [i, value] of first.entries()) expect(second[i]).toBe(value);
+  });
+
+  test('is a conflict if the chunk before it is deleted in the meantime', () => {
+    const { schema } = openWith(1);
+    const link = { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] };
+    append(schema, [{ ...batchOf('one', []), link }]);
+    const group = [{ ...batchOf('two', [attackOf(null, NOW, 1)]), link: { ...link, after: 'one' } }];
+    const prepared = finish(prepareGroup(schema, group, NOW, LIMITS));
+    expect(prepared?.decision.results).toMatchObject([{ kind: 'appended' }]);
+    schema.root.transactionSync(() => deleteBatch(schema, 1, 'one'));
+    expect(append(schema, group, prepared)).toEqual([{ kind: 'conflict' }]);
+    expect([...schema.cells.getKeys()]).toEqual([]);
   });
 
   test('has the same result as one that is not, whatever changes in the meantime', () => {
@@ -135,7 +147,7 @@ describe('a group that is prepared before its transaction', () => {
         const contents = results.map(({ schema, ids: sameIds }, i) => {
           expect(sameIds).toEqual(ids);
           append(schema, before, undefined, limits);
-          const prepared = i === 0 ? finish(prepareGroup(schema, own, limits)) : undefined;
+          const prepared = i === 0 ? finish(prepareGroup(schema, own, NOW, limits)) : undefined;
           if (change === 'append') append(schema, other, undefined, limits);
           if (change === 'same batch') append(schema, own.slice(1), undefined, limits);
           if (change === 'deleted host') {

@@ -17,7 +17,7 @@ import {
 import type { Level } from './levels.ts';
 
 /** Increased when older releases cannot read new files. Earlier versions are those of development builds. */
-export const STORAGE_VERSION = 3;
+export const STORAGE_VERSION = 4;
 
 export interface ProjectRecord {
   /** Repeats the key, to detect a damaged key. */
@@ -27,10 +27,10 @@ export interface ProjectRecord {
   hosts: number;
   /** The time of the latest event: queries of later times read nothing. */
   latest: number;
-  /** Counts appends: what was read before the latest one may have changed. Missing before the first. */
-  appends?: number;
-  /** Of its flagged requests. Missing before the first. */
-  generations?: Generations;
+  /** Counts appends: what was read before the latest one may have changed. */
+  appends: number;
+  /** Of its flagged requests. */
+  generations: Generations;
 }
 
 /** Only the time if all else is empty. */

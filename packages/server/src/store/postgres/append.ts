@@ -11,12 +11,13 @@ import {
   seriesTotals,
   sumCells,
 } from '../cells.ts';
+import { type Decision, decide } from '../decide.ts';
 import { type PackedMinutes, packEvents, WITHOUT_HOST } from '../minutes.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
 import type { Appended, AppendLimits, Batch } from '../store.ts';
 import { TopAdditions } from '../top-records.ts';
-import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';
+import { addChanges, knownProject, lockProject, readKnown, writeDecision } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
@@ -55,22 +56,36 @@ async function appendLocked(
     readRollups(run, project, expected),
     readTopLists(run, project, expected.topLists),
   ]);
-  const plan = new GroupPlan(state, known, now, requestsMax);
-  const results: Appended[] = [];
-  for (const batch of batches) results.push(await computeIn(run, plan.add(batch)));
-  if (plan.isEmpty()) return results;
+  const decision = await computeIn(run, decide(batches, knownProject(state, known), now, requestsMax));
+  if (decision.counted.length === 0) return decision.results;
   const areHostsKnown = known.hosts.size === expected.hosts.size;
-  const isExpected = plan.isWhole && areHostsKnown;
-  const counted = isExpected ? expected : await computeIn(run, sumGroup(plan.events(), known.hosts));
+  const counted =
+    areHostsKnown && isWhole(batches, decision)
+      ? expected
+      : await computeIn(
+          run,
+          sumGroup(
+            decision.counted.flatMap(({ events }) => events),
+            known.hosts,
+          ),
+        );
   const records = await computeIn(run, mergeCounts(counted, known.hosts, rollups));
   const lists = await computeIn(run, mergeTopLists(project, counted.topLists, topLists, topKeys));
   await Promise.all([
-    ...writeCounts(run, project, counted, records, plan),
+    ...writeCounts(run, project, counted, records, state.appends),
     writeTopLists(run, project, lists),
-    ...plan.writes(run, project),
+    ...writeDecision(run, project, state, known, decision),
     run('COMMIT'),
   ]);
-  return results;
+  return decision.results;
+}
+
+/** Whether every event of every batch counts as it is. */
+function isWhole(all: readonly Batch[], { batches, counted }: Decision): boolean {
+  return (
+    batches.outcomes.every((outcome, i) => outcome === 'counts' || all[i]?.events.length === 0) &&
+    counted.every(({ batch, events }) => events === batch.events)
+  );
 }
 
 /** Shorter than the time after which the server ends the session of a transaction that does nothing. */
@@ -257,7 +272,7 @@ function writeCounts(
   project: string,
   counted: GroupCounts,
   { minutes, segments, keys, records }: MergedCounts,
-  { append }: GroupPlan,
+  append: number,
 ): Promise<unknown>[] {
   if (minutes.length === 0) return [];
   return [

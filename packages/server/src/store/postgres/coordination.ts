@@ -1,18 +1,12 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
-import type { Event } from '../../event.ts';
 import type { Database, Run } from '../../postgres/database.ts';
-import { dayOf, isLinkCurrent, isStart, startWith } from '../batches.ts';
-import {
-  countedEvents,
-  FlaggedRequests,
-  type Generations,
-  keysOf,
-  type RequestRecord,
-} from '../flagged-requests.ts';
+import { ChunkLinks, isStart, startWith } from '../batches.ts';
+import { type Decision, decideSources, type KnownProject } from '../decide.ts';
+import { type FlaggedRequests, type Generations, keysOf, type RequestRecord } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
-import { newSource, updateSource } from '../sources.ts';
-import type { Appended, Batch, Source } from '../store.ts';
+import { newSource } from '../sources.ts';
+import type { Batch, BatchRecord, Source } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
@@ -49,38 +43,10 @@ export interface Known {
   sources: Map<string, { number: number; record: SourceRecord }>;
   /** Keys of `batchKey`. */
   batches: Set<string>;
-  after: LinksAfter;
+  /** The links around the batches, by source. */
+  links: Map<string, ChunkLinks>;
   /** Flagged requests of the events, by source name and key. */
   requests: Map<string, Map<string, RequestRecord>>;
-}
-
-/** The links of a group: those around its batches, by their source. */
-class LinksAfter {
-  readonly #sources = new Map<string, Map<string, string[]>>();
-
-  add(source: string, { after, id }: { after: string; id: string }): void {
-    const links = this.#sources.get(source) ?? new Map<string, string[]>();
-    this.#sources.set(source, links);
-    const ids = links.get(after);
-    if (ids === undefined) links.set(after, [id]);
-    else ids.push(id);
-  }
-
-  delete(source: string, { after, id }: { after: string; id: string }): void {
-    const links = this.#sources.get(source);
-    links?.set(
-      after,
-      (links.get(after) ?? []).filter((other) => other !== id),
-    );
-  }
-
-  /** See `batchesAfter`. */
-  ids(source: string, after: string): string[] {
-    const links = this.#sources.get(source) ?? new Map<string, string[]>();
-    if (after !== '' && !isStart(after)) return links.get(after) ?? [];
-    const starts = after === '' ? [...links.keys()].filter(isStart) : ['', after];
-    return starts.flatMap((start) => links.get(start) ?? []);
-  }
 }
 
 function batchKey(source: string, id: string): string {
@@ -133,13 +99,17 @@ export async function readKnown(
         ),
     readRequests(run, project, batches),
   ]);
-  const after = new LinksAfter();
-  for (const link of links) after.add(link.name, link);
+  const linksOf = new Map<string, ChunkLinks>();
+  for (const { name, after, id } of links) {
+    const known = linksOf.get(name) ?? new ChunkLinks();
+    linksOf.set(name, known);
+    known.add(after, id);
+  }
   return {
     hosts: new Map(hosts.map(({ id, number }) => [id, number])),
     sources: new Map(sources.map(({ name, ...source }) => [name, source])),
     batches: new Set(found.map(({ name, id }) => batchKey(name, id))),
-    after,
+    links: linksOf,
     requests,
   };
 }
@@ -176,178 +146,97 @@ async function readRequests(
 
 type Logs = Omit<RequestRecord, 'generation' | 'time'>;
 
-/** Decides which batches count. A batch sees the changes of those before it in the group. */
-export class GroupPlan {
-  readonly #state: ProjectState;
-  readonly #known: Known;
-  readonly #now: number;
-  readonly #changedSources = new Map<string, SourceRecord>();
-  readonly #sourceHosts = new Map<string, Set<number>>();
-  readonly #newBatches = new Map<string, { source: string; day: number; batch: Batch }>();
-  readonly #replaced: [source: string, id: string][] = [];
-  readonly #followed = new Map<string, string>();
-  readonly #counted: (readonly Event[])[] = [];
-  readonly #requests: FlaggedRequests;
-  /** Every event of every batch counts. */
-  isWhole = true;
-  latest: number | null;
+/** What `decide` asks for. */
+export function knownProject(state: ProjectState, known: Known): KnownProject {
+  return {
+    horizon: state.horizon,
+    generations: state,
+    hasHost: (id) => known.hosts.has(id),
+    hasBatch: (source, id) => known.batches.has(batchKey(source, id)),
+    idsAfter: (source, after) => known.links.get(source)?.idsAfter(after) ?? [],
+    request: (source, key) => known.requests.get(source)?.get(key),
+  };
+}
 
-  constructor(state: ProjectState, known: Known, now: number, requestsMax: number) {
-    this.#state = state;
-    this.#known = known;
-    this.#now = now;
-    this.latest = state.latest;
-    this.#requests = new FlaggedRequests(state, requestsMax, (source, key) =>
-      known.requests.get(source)?.get(key),
-    );
-  }
-
-  *add(batch: Batch): Generator<void, Appended> {
-    const { project, source, id, link } = batch;
-    const { batches, after, hosts } = this.#known;
-    const exists = (other: string) => batches.has(batchKey(source.name, other));
-    const idsAfter = (other: string) => after.ids(source.name, other);
-    const isDuplicate = id !== undefined && exists(id);
-    if (isDuplicate || (link && !isLinkCurrent(link, exists, idsAfter))) {
-      if (batch.events.length > 0) this.isWhole = false;
-      return { kind: isDuplicate ? 'duplicate' : 'conflict' };
-    }
-    const { counted, beforeHorizon, sameRecords, sameRequests } = yield* countedEvents(
-      batch,
-      this.#state.horizon,
-      this.#requests,
-    );
-    if (counted !== batch.events) this.isWhole = false;
-    let withoutHost = 0;
-    let unknownHosts = 0;
-    const reported = this.#sourceHosts.get(source.name) ?? new Set<number>();
-    this.#sourceHosts.set(source.name, reported);
-    let newest = this.#now;
-    for (const { time, hostId, recordCount = 1 } of counted) {
-      this.latest = this.latest === null || time > this.latest ? time : this.latest;
-      if (time > newest) newest = time;
-      const host = hostId === null ? undefined : hosts.get(hostId);
-      if (host !== undefined) reported.add(host);
-      else {
-        withoutHost += recordCount;
-        if (hostId !== null) unknownHosts += recordCount;
-      }
-    }
-    this.#counted.push(counted);
-    const fresh = newSource(derivedId('source', project, source.name), source);
-    const record = this.#changedSources.get(source.name) ?? this.#known.sources.get(source.name)?.record;
-    this.#changedSources.set(
-      source.name,
-      updateSource({ ...fresh, ...record }, batch, counted, withoutHost, sameRecords),
-    );
-    if (batch.followed) {
-      const { source: name, path } = batch.followed;
-      this.#followed.set(derivedId('path', name, path), JSON.stringify(batch.followed));
-    }
-    if (id !== undefined) this.#addBatch(batch, id, dayOf(newest));
-    return {
-      kind: 'appended',
-      beforeHorizon,
-      withoutHost,
-      unknownHosts,
-      ...(sameRequests.length > 0 && { sameRequests }),
-    };
-  }
-
-  #addBatch(batch: Batch, id: string, day: number): void {
-    const { source, link } = batch;
-    const { batches, after } = this.#known;
-    const key = batchKey(source.name, id);
-    batches.add(key);
-    this.#newBatches.set(key, { source: source.name, day, batch });
-    if (!link) return;
-    after.add(source.name, { after: link.after, id });
-    if (link.replaces !== undefined) {
-      after.delete(source.name, { after: link.after, id: link.replaces });
-      const replaced = batchKey(source.name, link.replaces);
-      batches.delete(replaced);
-      if (!this.#newBatches.delete(replaced)) this.#replaced.push([source.name, link.replaces]);
-    }
-  }
-
-  /** The events that count. */
-  events(): Event[] {
-    return this.#counted.flat();
-  }
-
-  isEmpty(): boolean {
-    return this.#changedSources.size === 0;
-  }
-
-  get append(): number {
-    return this.#state.appends;
-  }
-
-  /** Writes everything but the counts. */
-  writes(run: Run, project: string): Promise<unknown>[] {
-    let { sources } = this.#state;
-    const numbers = new Map<string, number>();
-    for (const name of this.#changedSources.keys()) {
-      numbers.set(name, this.#known.sources.get(name)?.number ?? ++sources);
-    }
-    const numberOf = (name: string) => numbers.get(name) ?? 0;
-    const writes: Promise<unknown>[] = [
+/** Writes everything but the counts. */
+export function writeDecision(
+  run: Run,
+  project: string,
+  state: ProjectState,
+  known: Known,
+  { batches, counted, requests, newest }: Decision,
+): Promise<unknown>[] {
+  const sources = decideSources(
+    counted,
+    (source) => known.sources.get(source.name)?.record ?? newSource(project, source),
+  );
+  let last = state.sources;
+  const numbers = new Map<string, number>();
+  for (const name of sources.keys()) numbers.set(name, known.sources.get(name)?.number ?? ++last);
+  const numberOf = (name: string) => numbers.get(name) ?? 0;
+  const writes: Promise<unknown>[] = [
+    run(
+      `UPDATE projects SET sources = $2, appends = appends + 1, latest = $3, generation = $4, generation_count = $5
+       WHERE project = $1`,
+      [
+        project,
+        last,
+        Number.isFinite(newest) ? Math.max(newest, state.latest ?? newest) : state.latest,
+        requests.generation,
+        requests.count,
+      ],
+    ),
+    run(
+      `INSERT INTO sources (project, name, number, record)
+       SELECT $1, name, number, record::json FROM unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
+       ON CONFLICT (project, name) DO UPDATE SET record = excluded.record`,
+      [
+        project,
+        [...numbers.keys()],
+        [...numbers.values()],
+        Array.from(sources.values(), ({ record }) => JSON.stringify(record)),
+      ],
+    ),
+  ];
+  const reported = [...sources].flatMap(([name, { hosts }]) =>
+    Array.from(hosts, (id) => [numberOf(name), known.hosts.get(id) ?? 0] as const),
+  );
+  if (reported.length > 0) {
+    writes.push(
       run(
-        `UPDATE projects SET sources = $2, appends = appends + 1, latest = $3, generation = $4, generation_count = $5
-         WHERE project = $1`,
-        [project, sources, this.latest, this.#requests.generation, this.#requests.count],
+        `INSERT INTO source_hosts (project, source, host)
+         SELECT $1, source, host FROM unnest($2::int[], $3::int[]) AS s(source, host) ON CONFLICT DO NOTHING`,
+        [project, reported.map(([source]) => source), reported.map(([, host]) => host)],
       ),
-      run(
-        `INSERT INTO sources (project, name, number, record)
-         SELECT $1, name, number, record::json FROM unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
-         ON CONFLICT (project, name) DO UPDATE SET record = excluded.record`,
-        [
-          project,
-          [...numbers.keys()],
-          [...numbers.values()],
-          [...this.#changedSources.values()].map((record) => JSON.stringify(record)),
-        ],
-      ),
-    ];
-    const reported = [...this.#sourceHosts].flatMap(([name, hosts]) =>
-      [...hosts].map((host) => [numberOf(name), host] as const),
     );
-    if (reported.length > 0) {
-      writes.push(
-        run(
-          `INSERT INTO source_hosts (project, source, host)
-           SELECT $1, source, host FROM unnest($2::int[], $3::int[]) AS s(source, host) ON CONFLICT DO NOTHING`,
-          [project, reported.map(([source]) => source), reported.map(([, host]) => host)],
-        ),
-      );
-    }
-    if (this.#replaced.length > 0) {
-      writes.push(
-        run(
-          `DELETE FROM batches b USING unnest($2::int[], $3::text[]) AS k(source, id)
-           WHERE b.project = $1 AND b.source = k.source AND b.id = k.id`,
-          [project, this.#replaced.map(([name]) => numberOf(name)), this.#replaced.map(([, id]) => id)],
-        ),
-      );
-    }
-    if (this.#newBatches.size > 0) {
-      const batches = [...this.#newBatches.values()];
-      writes.push(
-        insertBatches(
-          run,
-          project,
-          batches.map(({ source, day, batch: { id = '', link } }) => ({
-            source: numberOf(source),
-            record: { id, day, ...(link && { link }) },
-          })),
-        ),
-      );
-    }
-    if (this.#requests.sources.size > 0)
-      writes.push(...writeRequests(run, project, numberOf, this.#requests));
-    for (const [id, record] of this.#followed) writes.push(putFollowedPath(run, project, id, record));
-    return writes;
   }
+  if (batches.removed.length > 0) {
+    writes.push(
+      run(
+        `DELETE FROM batches b USING unnest($2::int[], $3::text[]) AS k(source, id)
+         WHERE b.project = $1 AND b.source = k.source AND b.id = k.id`,
+        [project, batches.removed.map(({ source }) => numberOf(source)), batches.removed.map(({ id }) => id)],
+      ),
+    );
+  }
+  if (batches.added.length > 0) {
+    writes.push(
+      insertBatches(
+        run,
+        project,
+        batches.added.map(({ source, record }) => ({ source: numberOf(source), record })),
+      ),
+    );
+  }
+  if (requests.sources.size > 0) writes.push(...writeRequests(run, project, numberOf, requests));
+  for (const { batch } of counted) {
+    if (batch.followed === undefined) continue;
+    const { source, path } = batch.followed;
+    writes.push(
+      putFollowedPath(run, project, derivedId('path', source, path), JSON.stringify(batch.followed)),
+    );
+  }
+  return writes;
 }
 
 /** Writes the changes, and deletes forgotten requests: twice as many as were added, until none is left. */
@@ -432,14 +321,7 @@ const REQUESTS_PER_STEP = 2_000;
 
 interface BatchRow {
   source: number;
-  record: { id: string; day: number; link?: LinkColumns };
-}
-
-interface LinkColumns {
-  after: string;
-  bytes: number;
-  firstLineHash: string;
-  readerState: string;
+  record: BatchRecord;
 }
 
 export function insertBatches(run: Run, project: string, rows: readonly BatchRow[]): Promise<unknown> {
