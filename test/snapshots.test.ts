@@ -26,24 +26,18 @@ await store.close();`;
 /** Prints the counts of both points, again and again, each time right after another process has written. */
 const READER = `
 import { execFileSync } from 'node:child_process';
-import { TimelineBlocks } from ${moduleAt('http/statistics/timeline-blocks.js')};
+import { PointsCache } from ${moduleAt('statistics/points-cache.js')};
 import { lmdbStore } from ${moduleAt('store/lmdb/lmdb.js')};
 const [path, writer] = process.argv.slice(1);
 const to = Math.floor(Date.now() / 60_000) * 60_000 + 30_000;
 const append = () => execFileSync(process.execPath, ['--input-type=module', '-e', writer, path, to]);
 append();
 const store = lmdbStore(path);
-const blocks = new TimelineBlocks(store);
-const series = {
-  name: 'timeline',
-  heads: ['[['],
-  tail: ']]',
-  count: async (query) => [(await store.count({ ...query, rows: 'timeline' }))[0]],
-};
+const cache = new PointsCache(store);
 async function counts() {
-  const body = await blocks.json(series, { project: 'p', from: to - 86_400_000, to, offsetMs: 0 });
-  const [points] = JSON.parse(Buffer.concat(Buffer.isBuffer(body) ? [body] : body.plain()));
-  return points.map(({ num }) => num).filter((num) => num > 0);
+  const range = { project: 'p', from: to - 86_400_000, to, offsetMs: 0 };
+  const [requests] = (await cache.count('timeline', range)).counts;
+  return [...requests].filter((num) => num > 0);
 }
 for (let i = 0; i < 3; i++) await counts();
 const seen = [];
@@ -58,7 +52,7 @@ for (let i = 0; i < 8; i++) {
   await new Promise((resolve) => setTimeout(resolve, 20));
   // What is read in this phase of the event loop must not be kept longer than the snapshot, which a timer ends.
   await new Promise((resolve) => setImmediate(() => {
-    store.changes();
+    store.version({ project: 'p', from: to - 86_400_000, to });
     append();
     // At once, too: a part may be cached, and the rest read in a new snapshot.
     if (i % 2) look();

@@ -16,6 +16,7 @@ export const CACHES = {
   login_failures: 'users and addresses with failed logins',
   login_networks: 'networks of logins that are not stored yet',
   parameters: 'parsed log patterns and time zones of pushes',
+  points: 'points of timelines',
   projects: 'records of projects (embedded store)',
   queries: 'parsed parameters of repeated queries',
   rate_limits: 'users with their rate of requests and changes',
@@ -24,10 +25,6 @@ export const CACHES = {
   roles: 'roles of users in projects',
   selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
-  timeline_blocks: 'text of the points of timelines',
-  timeline_ranges: 'the latest range of each repeated timeline',
-  timeline_views: 'selections and grids of timelines',
-  timeline_zeros: 'text of points without counts',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',
   top_results: 'top lists of repeated queries (embedded store)',
@@ -85,14 +82,6 @@ export class BoundedCache<K extends {}, V extends {}> {
     this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
     if (this.#entries.size > this.#limits.entriesMax) this.#entries.pop();
-  }
-
-  /** The least recently used value, if entries of this weight would evict it. */
-  evictedBy(weight: number): V | undefined {
-    const entries = this.#entries;
-    if (entries === null || entries.calculatedSize + weight <= entries.maxSize) return undefined;
-    const { value: oldest } = entries.rkeys().next();
-    return oldest === undefined ? undefined : entries.peek(oldest);
   }
 
   delete(key: K): void {

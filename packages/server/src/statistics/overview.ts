@@ -1,6 +1,7 @@
 /** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
 import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
 import type { Host, Selection, Store, TimeRange, TopItem, TopList, TopQuery } from '../store/store.ts';
+import type { Points } from './points-cache.ts';
 import type { TimelineQuery } from './timeline.ts';
 
 export interface Count {
@@ -55,10 +56,10 @@ export async function overviewTotals(store: Store, query: RangeQuery): Promise<C
   return GROUPS.map((key, i) => ({ key, num: counts[i]?.[0] ?? 0 }));
 }
 
-/** Requests and attacks per second by group: the count of each point divided by its seconds, rounded to the nearest integer. */
-export async function averagesByGroup(store: Store, query: EdgesQuery): Promise<Float64Array[]> {
-  const series = await store.count({ ...query, rows: 'groups' });
-  return series.map((counts) => counts.map((count, i) => average(count, query.edges, i)));
+/** Counts per second: the count of each point divided by its seconds, rounded to the nearest integer. */
+export function averagesOf({ edges, counts }: Points): Points {
+  const averages = counts.map((ofRow) => ofRow.map((count, i) => average(count, edges, i)));
+  return { edges, counts: averages };
 }
 
 function average(count: number, edges: readonly number[], point: number): number {

@@ -1,4 +1,5 @@
 /** The points of a timeline: which interval a range gets, and where its points begin and end. */
+import type { Selection, Store } from '../store/store.ts';
 import type { Range } from './range.ts';
 
 const MINUTE_MS = 60_000;
@@ -44,4 +45,16 @@ export function gridEdges(
 
 export function intervalOf(rangeMs: number): number {
   return INTERVALS.find(({ rangeMsMax }) => rangeMs <= rangeMsMax)?.intervalMs ?? DAY_MS;
+}
+
+/** What is counted in each point: requests and attacks, or one of them by group or by category. */
+export type Rows = 'timeline' | 'groups' | 'categories' | 'peaks';
+
+/** The count of each point, by row. Point i is `[edges[i], edges[i + 1])`. One query, and so one snapshot. */
+export async function countPoints(
+  store: Store,
+  rows: Rows,
+  query: Selection & { edges: readonly number[] },
+): Promise<readonly Float64Array[]> {
+  return rows === 'peaks' ? store.peaks(query) : store.count({ ...query, rows });
 }

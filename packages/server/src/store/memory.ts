@@ -208,15 +208,7 @@ export function memoryStore(
       return String(changes);
     },
 
-    async versions({ edges }) {
-      if (closed) throw new StoreUnavailable('the store is closed');
-      return edges.slice(1).map(() => String(changes));
-    },
-
-    changes() {
-      if (closed) throw new StoreUnavailable('the store is closed');
-      return changes;
-    },
+    hasFastVersions: true,
 
     async batchesAfter(project, source, after) {
       return linksAfter(open(project).batches.get(source) ?? [], after);

@@ -54,11 +54,8 @@ export interface Store {
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
-  /** The version of each range between neighbouring edges. Only in stores for which that is cheaper than counting. */
-  versions?(query: { project: string; edges: readonly number[] }): Promise<string[]>;
-
-  /** While this number stays the same, so do the versions of all ranges. Only in stores that have `versions`. */
-  changes?(): number;
+  /** `version` is so much faster than counting that points are worth caching by it. */
+  readonly hasFastVersions?: true;
 
   /**
    * The batches that follow `after` in their file: the ID of a batch, or what `startWith` returns for the files that start so

@@ -102,10 +102,10 @@ export const ATTACKS_PARAMETER = array(
 
 const TIME = integer('End of the point (exclusive), milliseconds since the epoch.');
 
-export const points = (description: string) => array(object({ time: TIME, num: integer(description) }));
+export const pointList = (description: string) => array(object({ time: TIME, num: integer(description) }));
 
 export const keyedTimelines = (keys: readonly string[], description: string) =>
-  array(object({ key: string('What is counted.', { enum: keys }), timeline: points(description) }));
+  array(object({ key: string('What is counted.', { enum: keys }), timeline: pointList(description) }));
 
 /** The fields of a list item besides `num`. */
 export const topCountsOf = (

@@ -2,11 +2,13 @@
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   attackActions,
-  averagesByGroup,
+  averagesOf,
   overviewTotals,
   topCategories,
   topHosts,
 } from '../../statistics/overview.ts';
+import type { GridQuery, PointsCache } from '../../statistics/points-cache.ts';
+import type { Rows } from '../../statistics/timeline.ts';
 import type { Store } from '../../store/store.ts';
 import { parseOverviewTimelineQuery, parseQpsQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { array, integer, object, string } from '../route.ts';
@@ -19,11 +21,11 @@ import {
   topCountsOf,
 } from './call.ts';
 import type { QueryHandlers } from './query-handler.ts';
-import type { TimelineBlocks } from './timeline-blocks.ts';
-import { keyedTexts } from './timeline-json.ts';
-import type { TimelineSeries } from './timeline-runs.ts';
+import { keyedTexts, seriesJson } from './timeline-json.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
+const GROUP_TEXTS = keyedTexts(GROUPS);
+const CATEGORY_TEXTS = keyedTexts(CATEGORIES);
 export const CATEGORY = string('Category.', { enum: CATEGORIES });
 export const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
 const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_PARAMETER };
@@ -31,30 +33,10 @@ const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_P
 export function overviewCalls(
   store: Store,
   { cached, uncached }: QueryHandlers,
-  blocks: TimelineBlocks,
+  points: PointsCache,
 ): Call[] {
-  const groupTexts = keyedTexts(GROUPS);
-  const groups: TimelineSeries = {
-    name: 'groups',
-    ...groupTexts,
-    count: (query) => store.count({ ...query, rows: 'groups' }),
-  };
-  const averages: TimelineSeries = {
-    name: 'averages',
-    ...groupTexts,
-    count: (query) => averagesByGroup(store, query),
-  };
-  const peaks: TimelineSeries = {
-    name: 'peaks',
-    ...groupTexts,
-    count: (query) => store.peaks(query),
-    isSlowOverGaps: true,
-  };
-  const categories: TimelineSeries = {
-    name: 'categories',
-    ...keyedTexts(CATEGORIES),
-    count: (query) => store.count({ ...query, rows: 'categories' }),
-  };
+  const json = async (rows: Rows, query: GridQuery) =>
+    seriesJson(await points.count(rows, query), rows === 'categories' ? CATEGORY_TEXTS : GROUP_TEXTS);
   return [
     {
       path: 'overviews/statistics',
@@ -76,7 +58,7 @@ export function overviewCalls(
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Number of requests or attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(groups, query)),
+      handler: cached(parseOverviewTimelineQuery, (query) => json('groups', query)),
     },
     {
       path: 'overviews/qps/timeline',
@@ -93,7 +75,11 @@ export function overviewCalls(
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Requests or attacks per second in the point.'),
       ],
-      handler: cached(parseQpsQuery, ({ isPeak, ...query }) => blocks.json(isPeak ? peaks : averages, query)),
+      handler: cached(parseQpsQuery, async ({ isPeak, ...query }) =>
+        isPeak
+          ? json('peaks', query)
+          : seriesJson(averagesOf(await points.count('groups', query)), GROUP_TEXTS),
+      ),
     },
     {
       path: 'overviews/attack/timeline',
@@ -104,7 +90,7 @@ export function overviewCalls(
         'One series per category, all with the same points.',
         keyedTimelines(CATEGORIES, 'Number of attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(categories, query)),
+      handler: cached(parseOverviewTimelineQuery, (query) => json('categories', query)),
     },
     {
       path: 'overviews/attack/top-domains',

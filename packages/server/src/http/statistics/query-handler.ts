@@ -5,7 +5,7 @@ import type { Store } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
-import { type Body, contentResponse, createSend, ResponseCache, rangeResponse } from './response-cache.ts';
+import { contentResponse, createSend, ResponseCache, rangeResponse } from './response-cache.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
@@ -17,7 +17,7 @@ export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
   cached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }) => Promise<Body | object>,
+    compute: (query: Q & { project: string }) => Promise<object>,
     widen?: Widen,
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */

@@ -4,7 +4,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
 import type { Range } from '../../statistics/range.ts';
 import { COMPRESS, type ContentCoding, createNegotiation, sendBytes } from '../send.ts';
-import { SharedParts } from '../shared-parts.ts';
 
 /** About 120 timelines of a day by minute, with room for their compressed forms. */
 const CACHED_BYTES_MAX = 16_777_216;
@@ -18,8 +17,8 @@ const COMPRESSED_BYTES_MIN = 1_400;
 export interface Response {
   /** Null if the store does not know the version of the range. */
   etag: string | null;
-  body: Body;
-  compressed: { [coding in ContentCoding]?: Buffer | Buffer[] };
+  body: Buffer;
+  compressed: { [coding in ContentCoding]?: Buffer };
 }
 
 interface ProjectRange extends Range {
@@ -36,15 +35,15 @@ type RangeResponse = Response & ProjectRange & { version: string | null };
 export function rangeResponse(
   { project, from, to }: ProjectRange,
   version: string | null,
-  content: Body | object,
+  content: object,
 ): RangeResponse {
   const etag = version === null ? null : etagOf(`${project} ${from} ${to} ${version}`);
-  return { project, from, to, version, etag, body: toBody(content), compressed: {} };
+  return { project, from, to, version, etag, body: toBytes(content), compressed: {} };
 }
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
-export function contentResponse(content: Body | object): Response {
-  const body = toBytes(toBody(content));
+export function contentResponse(content: object): Response {
+  const body = toBytes(content);
   return { etag: etagOf(body), body, compressed: {} };
 }
 
@@ -53,15 +52,8 @@ function etagOf(hashed: Buffer | string): string {
   return `W/"${hash('sha256', hashed, 'base64url').slice(0, 22)}"`;
 }
 
-export type Body = Buffer | SharedParts;
-
-function toBody(content: Body | object): Body {
-  if (Buffer.isBuffer(content) || content instanceof SharedParts) return content;
-  return Buffer.from(JSON.stringify(content));
-}
-
-function toBytes(body: Body): Buffer {
-  return Buffer.isBuffer(body) ? body : Buffer.concat(body.plain(), body.length);
+function toBytes(content: object): Buffer {
+  return Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
 }
 
 export class ResponseCache {
@@ -121,14 +113,12 @@ function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';
 }
 
-/** A response in parts is compressed with gzip, which can join compressed parts, if the client accepts it. */
 export function createSend(): (
   request: FastifyRequest,
   reply: FastifyReply,
   response: Response,
 ) => void | Promise<void> {
-  const negotiateBytes = createNegotiation(['br', 'gzip']);
-  const negotiateParts = createNegotiation(['gzip', 'br']);
+  const negotiate = createNegotiation();
 
   return ({ headers }, reply, { etag, body, compressed }) => {
     const known = headers['if-none-match'];
@@ -136,18 +126,15 @@ export function createSend(): (
       return sendBytes(reply, 304, cacheHeaders(etag));
     }
     const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
-    const negotiate = Buffer.isBuffer(body) ? negotiateBytes : negotiateParts;
     const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
-    if (coding === undefined) return sendBytes(reply, 200, sent, Buffer.isBuffer(body) ? body : body.plain());
+    if (coding === undefined) return sendBytes(reply, 200, sent, body);
     sent.push('Content-Encoding', coding);
     const ready = compressed[coding];
     if (ready !== undefined) return sendBytes(reply, 200, sent, ready);
-    const finish = (bytes: Buffer | Buffer[]) => {
+    return COMPRESS[coding](body).then((bytes) => {
       compressed[coding] = bytes;
       sendBytes(reply, 200, sent, bytes);
-    };
-    const isReady = !Buffer.isBuffer(body) && coding === 'gzip' && body.isDeflated;
-    return isReady ? finish(body.gzip()) : compress(body, coding).then(finish);
+    });
   };
 }
 
@@ -157,14 +144,6 @@ function isListed(etag: string, header: string): boolean {
     const tag = listed.trim();
     return tag === '*' || tag === etag || `W/${tag}` === etag;
   });
-}
-
-async function compress(body: Body, coding: ContentCoding): Promise<Buffer | Buffer[]> {
-  if (!Buffer.isBuffer(body) && coding === 'gzip') {
-    await body.deflate();
-    return body.gzip();
-  }
-  return COMPRESS[coding](toBytes(body));
 }
 
 /** Caches must revalidate, and may not share the response: it is for callers who may read the project. */

@@ -1,26 +1,20 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
 import { CATEGORIES } from '../../event.ts';
 import { attacksByCategory, attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
+import { PointsCache } from '../../statistics/points-cache.ts';
 import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
-import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoutes } from './call.ts';
+import { type Call, pointList, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoutes } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
-import { TimelineBlocks } from './timeline-blocks.ts';
-import type { TimelineSeries } from './timeline-runs.ts';
+import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
 export function statisticsRoutes(store: Store, now: () => number, admission = new Admission()): Route[] {
   const { cached, uncached } = createQueryHandlers(store, admission, now);
-  const blocks = new TimelineBlocks(store);
-  const timeline: TimelineSeries = {
-    name: 'timeline',
-    heads: ['{"requests":[', '],"attacks":['],
-    tail: ']}',
-    count: (query) => store.count({ ...query, rows: 'timeline' }),
-  };
+  const points = new PointsCache(store);
   const calls: Call[] = [
     {
       path: 'event/timeline',
@@ -28,7 +22,9 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
       summary: 'Get requests and attacks over a time range as two series with the same points',
       parameters: { timezone: TIMEZONE_PARAMETER },
       returns: ['Both series.', object({ requests: POINTS, attacks: POINTS })],
-      handler: cached(parseTimelineQuery, (query) => blocks.json(timeline, query)),
+      handler: cached(parseTimelineQuery, async (query) =>
+        seriesJson(await points.count('timeline', query), TIMELINE_TEXTS),
+      ),
     },
     {
       path: 'event/attack/type',
@@ -69,7 +65,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
       returns: ['The peak.', object({ qps: integer('Requests in the busiest second.') })],
       handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
     },
-    ...overviewCalls(store, { cached, uncached }, blocks),
+    ...overviewCalls(store, { cached, uncached }, points),
     ...topCalls(store, { cached, uncached }),
   ];
   return calls.flatMap(toRoutes);
@@ -80,4 +76,5 @@ function categoriesJson(counts: readonly number[]): Buffer {
   return Buffer.from(`{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`);
 }
 
-const POINTS = points('Number of requests or attacks in the point.');
+const TIMELINE_TEXTS = { heads: ['{"requests":[', '],"attacks":['], tail: ']}' };
+const POINTS = pointList('Number of requests or attacks in the point.');

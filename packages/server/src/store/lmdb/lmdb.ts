@@ -134,17 +134,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: L
 
     version: (range) => available(() => versionOf(range)),
 
-    versions: ({ edges }) =>
-      available(() => edges.slice(1).map((to, i) => versionOf({ from: edges[i] ?? 0, to }))),
-
-    changes() {
-      if (closed) throw new StoreUnavailable('the store is closed');
-      try {
-        return changes.get();
-      } catch (error) {
-        throw asUnavailable(error);
-      }
-    },
+    hasFastVersions: true,
 
     batchesAfter: (project, source, after) =>
       available(() => {
