@@ -29,6 +29,8 @@ const programs = existsSync('/usr/lib/postgresql')
 export const POSTGRES = {
   needs: 'apt-get install postgresql',
   isInstalled: () => programs !== undefined,
+  /** Where Debian's server finds extensions. */
+  extensions: programs?.replace(/^.*\/(\d+)\/bin$/, '/usr/share/postgresql/$1/extension'),
 };
 
 export const PASSWORD = 'correct horse';
@@ -62,6 +64,10 @@ export interface PostgresSettings {
   directory?: string;
   /** TLS certificate and key (PEM). */
   tls?: { cert: string; key: string };
+  /** The programs of another release than that of Debian. */
+  programs?: string;
+  /** Settings of the server itself. */
+  parameters?: Readonly<Record<string, string>>;
 }
 
 export class PostgresServer {
@@ -82,7 +88,14 @@ export class PostgresServer {
     const server = new PostgresServer(root, await freePort(), settings);
     const user = asUser();
     own(root, user);
-    execFileSync('tar', ['--extract', '--preserve-permissions', '--file', newCluster(), '--directory', root]);
+    execFileSync('tar', [
+      '--extract',
+      '--preserve-permissions',
+      '--file',
+      newCluster(settings.programs),
+      '--directory',
+      root,
+    ]);
     for (const [name, content] of Object.entries(settings.tls ?? {})) {
       const path = join(root, `${name}.pem`);
       writeFileSync(path, content, { mode: 0o600 });
@@ -120,7 +133,7 @@ export class PostgresServer {
 
   /** Starts the server, again after `kill`. */
   async run(): Promise<void> {
-    const { fsync = false, tls } = this.#settings;
+    const { fsync = false, tls, programs: directory = programs ?? '', parameters } = this.#settings;
     const settings = {
       port: String(this.port),
       listen_addresses: '127.0.0.1',
@@ -135,11 +148,12 @@ export class PostgresServer {
         ssl_cert_file: join(this.#root, 'cert.pem'),
         ssl_key_file: join(this.#root, 'key.pem'),
       }),
+      ...parameters,
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
     const start = () => {
       this.#output = '';
-      const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
+      const child = spawn(join(directory, 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
         ...asUser(),
         cwd: this.#root,
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -201,7 +215,7 @@ export class PostgresServer {
 }
 
 /** An archive of the files of a new server. Made once: `initdb` takes a second of a core. */
-function newCluster(): string {
+function newCluster(directory = programs ?? ''): string {
   const options = [
     '--username=wafstat',
     '--auth=scram-sha-256',
@@ -212,7 +226,7 @@ function newCluster(): string {
   const user = asUser();
   // The archive stores the owner of the files, which tar restores if root extracts it.
   const key = createHash('sha256')
-    .update(JSON.stringify([programs, PASSWORD, options, user.uid ?? process.getuid?.()]))
+    .update(JSON.stringify([directory, PASSWORD, options, user.uid ?? process.getuid?.()]))
     .digest('hex');
   const archive = fileURLToPath(new URL(`../.cache/postgres-${key.slice(0, 8)}.tar`, import.meta.url));
   if (existsSync(archive)) return archive;
@@ -223,7 +237,7 @@ function newCluster(): string {
     mkdirSync(join(root, 'data'), { mode: 0o700 });
     for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
     const where = [`--pwfile=${passwordFile}`, '-D', join(root, 'data')];
-    execFileSync(join(programs ?? '', 'initdb'), [...options, ...where], {
+    execFileSync(join(directory, 'initdb'), [...options, ...where], {
       ...user,
       cwd: root,
       stdio: 'ignore',

@@ -344,10 +344,7 @@ async function checkPostgres(
   const { storedMasterKey } = await import('../identity/postgres-identity.ts');
   const options = postgresOptions(values, io.env);
   const hasIdentity = values.data === undefined && !isRemote;
-  const database = new Database({
-    ...options,
-    url: { ...options.url, needsPrimary: options.url.needsPrimary || hasIdentity },
-  });
+  const database = new Database(options);
   try {
     const exists = await inspectTables(database, values.postgresMigrate === 'auto');
     if (!exists)

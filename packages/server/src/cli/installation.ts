@@ -179,8 +179,7 @@ async function withDatabase<T>(
   const { Database } = await import('../postgres/database.ts');
   const { checkTables } = await import('../store/postgres/schema.ts');
   const options = postgresOptions(values, env);
-  // A standby may lag behind.
-  const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
+  const database = new Database(options);
   try {
     await checkTables(database, values.postgresMigrate === 'auto');
     return await action(database);

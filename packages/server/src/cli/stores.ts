@@ -11,7 +11,7 @@ import {
   postgresOptions,
   withInstallation,
 } from './installation.ts';
-import { nameOf, oneOf, option, PROJECT, required } from './options.ts';
+import { flag, nameOf, oneOf, option, PROJECT, required } from './options.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -19,17 +19,30 @@ export const migrateCommand = command({
   name: 'migrate',
   description: 'create the tables in PostgreSQL; can be repeated',
   examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
-  options: POSTGRES_OPTIONS,
+  options: {
+    ...POSTGRES_OPTIONS,
+    distributed: option(
+      '--distributed',
+      'also distribute the tables, with what they contain, over the workers of Citus; stop all services first',
+      flag,
+    ),
+  },
   check: (_values, source) =>
     source('postgresUrl') === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   async run(values, _operands, io) {
     const options = postgresOptions(values, io.env);
-    const { migrate } = await import('../store/postgres/postgres.ts');
-    await migrate(options);
+    const { migrate, migrateDistributed } = await import('../store/postgres/postgres.ts');
+    const distributed = values.distributed ? await migrateDistributed(options) : await migrate(options);
     printLine(
       io.stdout,
       `the tables in the schema ${options.schema} are ready on ${describeUrl(options.url)}`,
     );
+    if (distributed) {
+      const { tables, workers } = distributed;
+      const what =
+        tables.length === 0 ? 'the tables were distributed already' : `distributed ${tables.join(', ')}`;
+      printLine(io.stdout, `${what}; workers: ${workers.join(', ')}`);
+    }
     return 0;
   },
 });

@@ -1,4 +1,4 @@
-/** Health checks, the OpenAPI file and the start page: public, because they reveal nothing. */
+/** Health checks, the OpenAPI file and the start page: public, because they reveal at most IDs of projects. */
 import { ApiError, retryLater } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
@@ -9,6 +9,14 @@ import { partialObject, type Route } from './route.ts';
 import { createSend, type Response } from './statistics/response-cache.ts';
 
 const STATUS = partialObject({ status: { type: 'string' } });
+const READINESS = partialObject({
+  status: { type: 'string', enum: ['ready', 'degraded'] },
+  unavailable_projects: {
+    type: 'array',
+    items: { type: 'string' },
+    description: 'If degraded: IDs of projects whose worker of Citus does not respond, at most 100.',
+  },
+});
 
 /** With a remote `identity`, there is no console and no identity API. */
 export function serviceRoutes(
@@ -40,7 +48,7 @@ export function serviceRoutes(
         tags: ['service'],
         summary: 'Check that the service can serve queries and count events',
         response: {
-          200: { description: 'The service is ready.', ...STATUS },
+          200: { description: 'The service is ready, possibly except for some projects.', ...READINESS },
           503: {
             description:
               'The service is shutting down, the store, PostgreSQL or Keystone does not respond, or writes fail (for example, because the disk is full) while queries still work.',
@@ -53,7 +61,10 @@ export function serviceRoutes(
         await store.ping();
         if (identity.kind === 'remote') await identity.check();
         await checkWrites(store, identity);
-        return { status: 'ready' };
+        const projects = (await store.unavailableProjects?.()) ?? [];
+        if (projects.length === 0) return { status: 'ready' };
+        // All others work, so load balancers must keep sending requests.
+        return { status: 'degraded', unavailable_projects: projects };
       },
     },
     {

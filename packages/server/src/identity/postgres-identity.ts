@@ -86,8 +86,6 @@ export async function openPostgresIdentity(
   const { revocationsKept = REVOCATIONS_KEPT } = options;
   const database = new Database({
     ...options,
-    // A standby may lag behind.
-    url: { ...options.url, needsPrimary: true },
     timeoutMs: Math.min(options.timeoutMs, TIMEOUT_MS_MAX),
     connectionsMax: CONNECTIONS,
   });

@@ -95,7 +95,7 @@ export class Database {
       pipeline: true,
       types: { getTypeParser },
       verify: (client: pg.PoolClient, done: (error?: Error) => void) => {
-        prepareSession(client, schema, timeoutMs, url.needsPrimary).then((isPooled) => {
+        prepareSession(client, schema, timeoutMs).then((isPooled) => {
           this.#isPooled ||= isPooled;
           done();
         }, done);
@@ -136,8 +136,7 @@ export class Database {
         if (!hasEnded) await runInside('COMMIT');
         return result;
       } catch (error) {
-        // An error from the server means that it has rolled back. Without a response, nobody knows.
-        if (!isCommitSent || !(error instanceof StoreUnavailable) || hasSqlState(error.cause)) throw error;
+        if (!isCommitSent || !(error instanceof StoreUnavailable) || isRolledBack(error.cause)) throw error;
         throw new StoreUnavailable(error.message, { cause: error.cause, outcomeUnknown: true });
       }
     });
@@ -165,14 +164,14 @@ export class Database {
     });
   }
 
-  /** Rejects with StoreNotWritable on a standby. */
+  /** Rejects with StoreNotWritable if transactions are read-only. */
   async checkWritable(): Promise<void> {
-    const [row] = await this.run<{ readOnly: boolean }>(`SELECT ${IS_READ_ONLY} AS "readOnly"`);
-    if (!row?.readOnly) return;
-    throw new StoreNotWritable(
-      `${this.#name} accepts no writes: it is a standby`,
-      'the database is read-only',
+    const [row] = await this.run<{ readOnly: boolean }>(
+      `SELECT current_setting('transaction_read_only')::bool AS "readOnly"`,
     );
+    if (!row?.readOnly) return;
+    const trouble = 'the database is read-only';
+    throw new StoreNotWritable(`${this.#name} accepts no writes: ${trouble}`, trouble);
   }
 
   async close(): Promise<void> {
@@ -293,7 +292,14 @@ function hasSqlState(error: unknown): boolean {
   return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
 }
 
-const IS_READ_ONLY = "(pg_is_in_recovery() OR current_setting('transaction_read_only')::bool)";
+/**
+ * Errors from the server mean that it has rolled back, except those that can come after the commit: the session was ended, or
+ * a worker of Citus did not respond to its part of the commit.
+ */
+function isRolledBack(error: unknown): boolean {
+  return hasSqlState(error) && !/^(?:XX|57P)/.test((error as { code: string }).code);
+}
+
 const UNDEFINED_TABLE = '42P01';
 /** Wrong user, password or database, and missing privileges. */
 const DENIED = /^(?:28...|3D000|42501)$/;
@@ -304,15 +310,16 @@ const LOCK_TIMEOUT = '55P03';
 const UNAVAILABLE = /^(?:08...|57...|53...|40...|25P0[23]|58...|XX...)$/;
 
 /**
+ * All statements look up keys: their plans do not depend on values or statistics, and need not be made again. Citus must know
+ * the project to choose the worker, and makes generic plans where it can.
+ */
+const PLAN_CACHE_MODE = `CASE WHEN current_setting('citus.version', true) IS NULL THEN 'force_generic_plan' ELSE 'auto' END`;
+
+/**
  * Prepares a session in one round trip. The settings override those of the server and of the user. Resolves to whether the
  * session is that of a connection pooler: its process number then differs from the one that was announced.
  */
-async function prepareSession(
-  client: pg.ClientBase,
-  schema: string,
-  timeoutMs: number,
-  needsPrimary: boolean,
-): Promise<boolean> {
+async function prepareSession(client: pg.ClientBase, schema: string, timeoutMs: number): Promise<boolean> {
   const settings = {
     search_path: `"${schema}"`,
     statement_timeout: String(timeoutMs),
@@ -322,8 +329,6 @@ async function prepareSession(
     default_transaction_isolation: 'read committed',
     // Appends promise to be durable.
     synchronous_commit: 'on',
-    // All statements look up keys: their plans do not depend on values or statistics, and need not be made again.
-    plan_cache_mode: 'force_generic_plan',
     enable_seqscan: 'off',
     enable_hashjoin: 'off',
     enable_mergejoin: 'off',
@@ -333,14 +338,16 @@ async function prepareSession(
   };
   const [row] = (
     await client.query({
-      text: `SELECT ${IS_READ_ONLY} AS "readOnly",
-               pg_backend_pid() AS pid, (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
+      text: `SELECT pg_is_in_recovery() AS "isStandby", pg_backend_pid() AS pid,
+               set_config('plan_cache_mode', ${PLAN_CACHE_MODE}, false),
+               (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
       values: [Object.keys(settings), Object.values(settings)],
     })
-  ).rows as { readOnly: boolean; pid: number }[];
-  if (needsPrimary && row?.readOnly) {
+  ).rows as { isStandby: boolean; pid: number }[];
+  // It shows older snapshots than the primary.
+  if (row?.isStandby) {
     const { host, port } = client as pg.Client;
-    throw new StoreUnavailable(`PostgreSQL at ${host}:${port} is a standby, and no primary responds`);
+    throw new StoreUnavailable(`PostgreSQL at ${host}:${port} is a standby: only the primary is used`);
   }
   return row?.pid !== (client as pg.ClientBase & { processID: number | null }).processID;
 }

@@ -7,8 +7,6 @@ export interface DatabaseUrl {
   user: string;
   /** Null if it is not in the URL. */
   password: string | null;
-  /** Connect only to a server that accepts writes: the primary. */
-  needsPrimary: boolean;
   tls: 'verify' | 'off' | 'default';
   /** File with the certificates to trust instead of those of Node.js. */
   caFile: string | null;
@@ -35,9 +33,11 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     }
   }
   const socket = parameters.get('host');
-  const attributes = parameters.get('target_session_attrs') ?? 'any';
-  if (!['any', 'read-write', 'primary'].includes(attributes)) {
-    throw new Error(`has target_session_attrs=${attributes}: must be any, read-write or primary`);
+  const attributes = parameters.get('target_session_attrs') ?? 'primary';
+  if (!['read-write', 'primary'].includes(attributes)) {
+    throw new Error(
+      `has target_session_attrs=${attributes}: must be read-write or primary, because only the primary is used`,
+    );
   }
   const servers = (hosts === '' && socket !== null ? [socket] : hosts.split(',')).map(parseServer);
   return {
@@ -45,7 +45,6 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     database: decode(database),
     user: decode(user),
     password: password === undefined ? null : decode(password),
-    needsPrimary: attributes !== 'any' || servers.length > 1,
     tls: parseTls(parameters.get('sslmode')),
     caFile: parameters.get('sslrootcert'),
   };

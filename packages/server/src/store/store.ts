@@ -149,6 +149,9 @@ export interface Store {
   /** Rejects with StoreUnavailable while queries fail. */
   ping(): Promise<void>;
 
+  /** The IDs of projects whose own server does not respond, if the projects of a store can be on several. */
+  unavailableProjects?(): Promise<string[]>;
+
   /** Rejects with StoreUnavailable while appends fail, for example because the disk is full. */
   checkWrites(): Promise<void>;
 

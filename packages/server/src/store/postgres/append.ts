@@ -17,7 +17,7 @@ import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
 import type { Appended, AppendLimits, Batch } from '../store.ts';
 import { TopAdditions } from '../top-records.ts';
-import { addChanges, knownProject, lockProject, readKnown, writeDecision } from './coordination.ts';
+import { addChanges, knownProject, lockProject, OF_PROJECT, readKnown, writeDecision } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
@@ -278,14 +278,14 @@ function writeCounts(
   return [
     run(
       `INSERT INTO segments (project, minute, append, cells)
-       SELECT $1, minute, $2, substring($3::bytea FROM first FOR length)
-       FROM unnest($4::int[], $5::int[], $6::int[]) AS s(minute, first, length)`,
+       SELECT project, minute, $2, substring($3::bytea FROM first FOR length)
+       FROM ${OF_PROJECT}, unnest($4::int[], $5::int[], $6::int[]) AS s(minute, first, length)`,
       [project, append, segments.bytes(), minutes, segments.firsts, segments.lengths],
     ),
     run(
       `INSERT INTO rollups (project, level, host, minute, counts)
-       SELECT $1, level, host, minute, substring($2::bytea FROM first FOR length)
-       FROM unnest($3::smallint[], $4::int[], $5::int[], $6::int[], $7::int[]) AS r(level, host, minute, first, length)
+       SELECT project, level, host, minute, substring($2::bytea FROM first FOR length) FROM ${OF_PROJECT},
+         unnest($3::smallint[], $4::int[], $5::int[], $6::int[], $7::int[]) AS r(level, host, minute, first, length)
        ON CONFLICT (project, level, host, minute) DO UPDATE SET counts = excluded.counts`,
       [
         project,

@@ -12,6 +12,12 @@ import { CHANGES_MS } from './schema.ts';
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */
 const CHANGES_MAX = 2n ** 62n - 1n;
 
+/**
+ * For `INSERT ... SELECT` of values: Citus sends a statement to the worker of the project as it is if it reads a row of that
+ * worker. Otherwise it runs the SELECT itself, copies the rows to the worker, and reports failures without SQLSTATE.
+ */
+export const OF_PROJECT = '(SELECT project FROM projects WHERE project = $1) AS p';
+
 interface ProjectState extends Generations {
   hosts: number;
   sources: number;
@@ -188,7 +194,8 @@ export function writeDecision(
     ),
     run(
       `INSERT INTO sources (project, name, number, record)
-       SELECT $1, name, number, record::json FROM unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
+       SELECT project, name, number, record::json
+       FROM ${OF_PROJECT}, unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
        ON CONFLICT (project, name) DO UPDATE SET record = excluded.record`,
       [
         project,
@@ -205,7 +212,8 @@ export function writeDecision(
     writes.push(
       run(
         `INSERT INTO source_hosts (project, source, host)
-         SELECT $1, source, host FROM unnest($2::int[], $3::int[]) AS s(source, host) ON CONFLICT DO NOTHING`,
+         SELECT project, source, host FROM ${OF_PROJECT}, unnest($2::int[], $3::int[]) AS s(source, host)
+         ON CONFLICT DO NOTHING`,
         [project, reported.map(([source]) => source), reported.map(([, host]) => host)],
       ),
     );
@@ -271,8 +279,8 @@ function writeRequests(
   writes.push(
     run(
       `INSERT INTO requests (project, source, key, generation, time, record)
-       SELECT $1, source, key, generation, time, record::json
-       FROM unnest($2::int[], $3::text[], $4::int[], $5::bigint[], $6::text[]) AS r(source, key, generation, time, record)
+       SELECT project, source, key, generation, time, record::json FROM ${OF_PROJECT},
+         unnest($2::int[], $3::text[], $4::int[], $5::bigint[], $6::text[]) AS r(source, key, generation, time, record)
        ON CONFLICT (project, source, key) DO UPDATE
          SET generation = excluded.generation, time = excluded.time, record = excluded.record`,
       [
@@ -328,8 +336,8 @@ export function insertBatches(run: Run, project: string, rows: readonly BatchRow
   const links = rows.map(({ record }) => record.link);
   return run(
     `INSERT INTO batches (project, source, id, day, after, bytes, first_line_hash, reader_state)
-     SELECT $1, source, id, day, after, bytes, hash, state::json
-     FROM unnest($2::int[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+     SELECT project, source, id, day, after, bytes, hash, state::json
+     FROM ${OF_PROJECT}, unnest($2::int[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
        AS b(source, id, day, after, bytes, hash, state)
      ON CONFLICT (project, source, id) DO UPDATE SET day = excluded.day, after = excluded.after,
        bytes = excluded.bytes, first_line_hash = excluded.first_line_hash, reader_state = excluded.reader_state`,
@@ -367,7 +375,8 @@ export function changeAllVersions(run: Run, project: string | null = null): Prom
 export function addChanges(run: Run, project: string, times: Iterable<number>): Promise<unknown> {
   const chunks = [...new Set(Array.from(times, (time) => Math.floor(time / CHANGES_MS)))];
   return run(
-    `INSERT INTO changes (project, chunk, changes) SELECT $1, chunk, $3 FROM unnest($2::int[]) AS c(chunk)
+    `INSERT INTO changes (project, chunk, changes) SELECT project, chunk, $3
+     FROM ${OF_PROJECT}, unnest($2::int[]) AS c(chunk)
      ON CONFLICT (project, chunk) DO UPDATE SET changes = (changes.changes + excluded.changes) & ${CHANGES_MAX}`,
     [project, chunks, randomInt(1, 2 ** 40)],
   );

@@ -4,7 +4,7 @@ import type { Database, Row, Run } from '../../postgres/database.ts';
 import { deletedHostId, derivedId, freeHostId, isDeletedHost } from '../ids.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
-import { changeAllVersions, lockProject } from './coordination.ts';
+import { changeAllVersions, lockProject, OF_PROJECT } from './coordination.ts';
 
 /** To look up more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;
@@ -99,8 +99,8 @@ async function insertHosts(run: Run, project: string, before: number, hosts: rea
     run('UPDATE projects SET hosts = $2 WHERE project = $1', [project, before + hosts.length]),
     run(
       `INSERT INTO hosts (project, id, number, hostname, created)
-       SELECT $1, id, (SELECT coalesce(max(number), 0) FROM hosts WHERE project = $1) + i::int, hostname, created
-       FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
+       SELECT project, id, (SELECT coalesce(max(number), 0) FROM hosts WHERE project = $1) + i::int, hostname, created
+       FROM ${OF_PROJECT}, unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
       [
         project,
         hosts.map(({ id }) => id),

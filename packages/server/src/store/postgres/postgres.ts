@@ -16,6 +16,12 @@ import {
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
+import {
+  areTablesDistributed,
+  type Distributed,
+  distributeTables,
+  projectsWithoutWorker,
+} from './distribute.ts';
 import { dumpEvents } from './dump.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
@@ -25,6 +31,8 @@ import { checkTables, dropPartitions, migrate as migrateTables } from './schema.
 import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
+const FAILED_PROJECTS_MAX = 1_000;
+const DISTRIBUTE_MS_MAX = 7 * 86_400_000;
 
 interface PostgresOptions extends DatabaseOptions, LimitOptions {
   /** Whether to create missing tables at the first use. */
@@ -37,6 +45,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   const counter = new Counter(database, now);
   let closed = false;
   let checked: Promise<void> | null = null;
+  let distributed: Promise<boolean> | null = null;
   /** Why the last append failed, if PostgreSQL serves queries but accepts no writes. */
   let notWritable: StoreNotWritable | null = null;
 
@@ -61,9 +70,19 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     }
   }
 
-  const commits = new ProjectCommits((batches) =>
-    noteWrites(() => appendGroup(database, batches, now(), appendOptions)),
-  );
+  /** Projects whose last append failed because a server did not respond. */
+  const failed = new Set<string>();
+  const commits = new ProjectCommits(async (batches) => {
+    const project = batches[0]?.project ?? '';
+    try {
+      const results = await noteWrites(() => appendGroup(database, batches, now(), appendOptions));
+      failed.delete(project);
+      return results;
+    } catch (error) {
+      if (error instanceof StoreUnavailable && failed.size < FAILED_PROJECTS_MAX) failed.add(project);
+      throw error;
+    }
+  });
 
   async function count(query: CountQuery): Promise<AnyCounts> {
     const layout = LAYOUTS[query.rows];
@@ -107,6 +126,15 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     ping: () => available(async () => void (await database.run('SELECT 1'))),
 
+    unavailableProjects: () =>
+      available(async () => {
+        distributed ??= areTablesDistributed(database).catch((error) => {
+          distributed = null;
+          throw error;
+        });
+        return (await distributed) ? projectsWithoutWorker(database, failed) : [];
+      }),
+
     async checkWrites() {
       await records.checkWrites();
       // A server that gets no pushes because it is not ready must notice that there is space again.
@@ -124,9 +152,25 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
 /** Creates the tables. Can be repeated. */
 export async function migrate(options: DatabaseOptions): Promise<void> {
+  await withDatabase(options, migrateTables);
+}
+
+/** Also distributes the tables over the workers of Citus. */
+export async function migrateDistributed(options: DatabaseOptions): Promise<Distributed> {
+  // All rows are copied, in one transaction.
+  return withDatabase({ ...options, timeoutMs: DISTRIBUTE_MS_MAX }, async (database) => {
+    await migrateTables(database);
+    return distributeTables(database);
+  });
+}
+
+async function withDatabase<T>(
+  options: DatabaseOptions,
+  action: (database: Database) => Promise<T>,
+): Promise<T> {
   const database = new Database(options);
   try {
-    await migrateTables(database);
+    return await action(database);
   } finally {
     await database.close();
   }

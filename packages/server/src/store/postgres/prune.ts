@@ -137,9 +137,13 @@ export async function restoreHorizon(database: Database, to: number): Promise<nu
   const state = await readRetention(database);
   if (Math.max(to, state.freedBefore) >= state.horizon) return state.horizon;
   return database.transaction(async (run) => {
+    const projects = await run<{ project: string }>('SELECT project FROM projects ORDER BY project');
+    // Appends lock their project before they count a change, too. Citus cannot lock rows of several workers at once.
+    const locks = projects.map(({ project }) =>
+      run('SELECT FROM projects WHERE project = $1 FOR UPDATE', [project]),
+    );
     const [, , [row]] = await Promise.all([
-      // Appends lock their project before they count a change, too.
-      run('SELECT FROM projects ORDER BY project FOR UPDATE'),
+      Promise.all(locks),
       changeAllVersions(run),
       run<{ horizon: number }>(
         'UPDATE retention SET horizon = least(horizon, greatest($1, freed_before)) RETURNING horizon',

@@ -43,37 +43,44 @@ type RecordMethods = Pick<
 >;
 
 interface Lookup {
-  project: string;
   source: string;
   /** An unknown start, '', may be any. */
   after: string;
 }
 
 /** The batches after each of these. */
-async function findBatches(database: Database, lookups: readonly Lookup[]): Promise<BatchLink[][]> {
-  const keysOf = ({ project, source, after }: Lookup) =>
-    (isStart(after) ? ['', after] : [after]).map((each) => JSON.stringify([project, source, each]));
+async function findBatches(
+  database: Database,
+  project: string,
+  lookups: readonly Lookup[],
+): Promise<BatchLink[][]> {
+  const keysOf = ({ source, after }: Lookup) =>
+    (isStart(after) ? ['', after] : [after]).map((each) => JSON.stringify([source, each]));
   const keys = [...new Set(lookups.filter(({ after }) => after !== '').flatMap(keysOf))];
-  const parts: [string, string, string][] = keys.map((key) => JSON.parse(key));
+  const parts: [string, string][] = keys.map((key) => JSON.parse(key));
   const rows = await database.run<BatchColumns & { i: number }>(
     `SELECT k.i::int AS i, b.id, b.bytes, b.first_line_hash, b.reader_state
-     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k(project, name, after, i)
-     JOIN sources s ON s.project = k.project AND s.name = k.name
-     JOIN batches b ON b.project = s.project AND b.source = s.number AND b.after = k.after`,
-    [0, 1, 2].map((part) => parts.map((each) => each[part] ?? '')),
+     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k(name, after, i)
+     JOIN sources s ON s.project = $1 AND s.name = k.name
+     JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.after`,
+    [project, parts.map(([source]) => source), parts.map(([, after]) => after)],
   );
   const links = new Map(keys.map((key): [string, BatchLink[]] => [key, []]));
   for (const row of rows) links.get(keys[row.i - 1] ?? '')?.push(linkOf(row));
   return Promise.all(
     lookups.map((lookup) =>
       lookup.after === ''
-        ? findFirstBatches(database, lookup)
+        ? findFirstBatches(database, project, lookup)
         : keysOf(lookup).flatMap((key) => links.get(key) ?? []),
     ),
   );
 }
 
-async function findFirstBatches(database: Database, { project, source }: Lookup): Promise<BatchLink[]> {
+async function findFirstBatches(
+  database: Database,
+  project: string,
+  { source }: Lookup,
+): Promise<BatchLink[]> {
   const rows = await database.run<BatchColumns>(
     `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
      FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
@@ -93,16 +100,23 @@ export function recordMethods(
   available: <T>(action: () => Promise<T>) => Promise<T>,
   now: () => number,
 ): RecordMethods {
-  // Those that are made while others run share a statement: `ingest` reads many small files at once.
-  const lookups = new GroupCommit<Lookup, BatchLink[]>(
-    () => 1,
-    (group) => findBatches(database, group),
-    (error) => error instanceof StoreUnavailable,
-  );
+  // Those of a project that are made while others run share a statement: `ingest` reads many small files at once.
+  const lookups = new Map<string, GroupCommit<Lookup, BatchLink[]>>();
+  const lookupsOf = (project: string) => {
+    const known = lookups.get(project);
+    if (known !== undefined) return known;
+    const added = new GroupCommit<Lookup, BatchLink[]>(
+      () => 1,
+      (group) => findBatches(database, project, group),
+      (error) => error instanceof StoreUnavailable,
+    );
+    lookups.set(project, added);
+    return added;
+  };
   return {
     version: (query) => available(() => versionOf(database, query)),
 
-    batchesAfter: (project, source, after) => available(() => lookups.add({ project, source, after })),
+    batchesAfter: (project, source, after) => available(() => lookupsOf(project).add({ source, after })),
 
     followedPaths: (project) =>
       available(async () => {

@@ -182,7 +182,7 @@ const TABLES = [
 ].join(';\n');
 
 /** Serializes changes of the tables, among all processes. */
-async function lockSchema(run: Run, schema: string): Promise<void> {
+export async function lockSchema(run: Run, schema: string): Promise<void> {
   await run('SELECT pg_advisory_xact_lock(8243091, hashtext($1))', [schema]);
 }
 
@@ -363,6 +363,8 @@ async function dropPartition(database: Database, name: string, stop: AbortSignal
   for (let tries = 1; ; tries++) {
     try {
       await database.transaction(async (run) => {
+        // On the workers of Citus, too.
+        await run("SET LOCAL citus.propagate_set_commands = 'local'");
         await run(`SET LOCAL lock_timeout = ${DROP_LOCK_MS}`);
         await run(`DROP TABLE IF EXISTS ${name}`);
       });

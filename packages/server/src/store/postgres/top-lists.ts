@@ -13,7 +13,7 @@ import {
   selectSummaries,
   type TopAdditions,
 } from '../top-records.ts';
-import { addChanges, deleteRequests, lockProject } from './coordination.ts';
+import { addChanges, deleteRequests, lockProject, OF_PROJECT } from './coordination.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { deleteExamples } from './prune.ts';
@@ -142,8 +142,8 @@ export async function writeTopLists(run: Run, project: string, changed: readonly
   for (const { record } of changed) records.add(record);
   await run(
     `INSERT INTO top_lists (project, host, hour, version, record)
-     SELECT $1, ${hostNumber('t.id')}, hour, $2, substring($3::bytea FROM first FOR length)
-     FROM unnest($4::text[], $5::int[], $6::int[], $7::int[]) AS t(id, hour, first, length)
+     SELECT project, ${hostNumber('t.id')}, hour, $2, substring($3::bytea FROM first FOR length)
+     FROM ${OF_PROJECT}, unnest($4::text[], $5::int[], $6::int[], $7::int[]) AS t(id, hour, first, length)
      WHERE t.id IS NULL OR EXISTS (SELECT FROM hosts WHERE project = $1 AND hosts.id = t.id)
      ON CONFLICT (project, host, hour) DO UPDATE SET version = excluded.version, record = excluded.record`,
     [
