@@ -5,14 +5,15 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError, malformed } from '../../errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import { ACCESS_TYPES, administersDomain, ROLES, type Role } from '../../identity/records.ts';
+import { ACCESS_TYPES, ROLES, type Role, type User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import type { Store } from '../../store/store.ts';
-import { administer } from '../auth/actor.ts';
+import { administer, loginSource } from '../auth/actor.ts';
+import { administeredDomain } from '../auth/domain-scope.ts';
 import { oneOf, optionalFlagAt, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
+import { SIGN_IN_ERRORS, sendSessionCookies } from '../auth/session-cookie.ts';
 import { confirmationIn } from '../query.ts';
 import { callerOf, partialObject, pathParameter, type Route, string } from '../route.ts';
-import { domainScope } from './access-key-routes.ts';
 import {
   baseOf,
   type Catalog,
@@ -38,9 +39,10 @@ const ROLE_CHANGES = {
 const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
 
 export function changeRoutes(
-  { administration, lookup }: RequestIdentity,
+  { administration, authenticator, lookup }: RequestIdentity,
   store: Store,
   catalog: Catalog,
+  now: () => number,
 ): Route[] {
   /** The record with the ID in the path. One of another domain looks like one that does not exist. */
   function inDomain<R extends { domain_id: string }>(
@@ -125,6 +127,8 @@ export function changeRoutes(
         refuseOthers(fields, 'user', user, ['name', 'domain_id', 'access']);
         const enabled = optionalFlagAt(fields, 'user.enabled');
         const password = optionalTextAt(fields, 'user.password');
+        if (password !== undefined) refuseOwnSession(request, user, 'set your password without the old one');
+        if (enabled === false) refuseOwnSession(request, user, 'disable yourself');
         const confirmation = confirmationIn(request);
         const changes = { password, enabled: enabled === user.enabled ? undefined : enabled };
         await administer(administration, request, (admin) =>
@@ -145,9 +149,52 @@ export function changeRoutes(
         response: DELETED,
       },
       async handler(request, reply) {
-        const { id } = userOf(request);
+        const user = userOf(request);
+        refuseOwnSession(request, user, 'delete yourself');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, (admin) => admin.removeUser(id, confirmation));
+        await administer(administration, request, (admin) => admin.removeUser(user.id, confirmation));
+        return reply.code(204).send();
+      },
+    },
+    {
+      method: 'POST',
+      url: '/v3/users/:id/password',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'changeOwnPassword',
+        summary: 'Change your own password',
+        description:
+          'Ends all your tokens and sessions, except for the session that makes the change. Throttled like a login.',
+        body: partialObject({
+          user: partialObject(
+            { original_password: TEXT, password: TEXT },
+            { required: ['original_password', 'password'] },
+          ),
+        }),
+        response: { 204: { description: 'Password changed.', type: 'null' } },
+      },
+      async handler(request, reply) {
+        const { id } = callerOf(request).user;
+        if (pathParameter(request, 'id') !== id)
+          throw new ApiError(
+            'WAF.9002',
+            'this call changes your own password only: use PATCH /v3/users/{id}',
+          );
+        const fields = parseJson(request.body);
+        const password = textAt(fields, 'user.password');
+        const source = loginSource(request, request.signedIn ? 'console' : 'api');
+        const original = textAt(fields, 'user.original_password');
+        const checked = await authenticator.confirmPassword(administration.user(id), original, source);
+        if (checked === 'wrong_credentials') throw malformed('the old password is wrong');
+        if (typeof checked === 'string') throw new ApiError(...SIGN_IN_ERRORS[checked]);
+        const changed = await administer(administration, request, (admin) =>
+          admin.setPassword(id, password, checked),
+        );
+        if (request.signedIn) {
+          const started = await authenticator.startSession(changed);
+          if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
+          sendSessionCookies(request, reply, started, now());
+        }
         return reply.code(204).send();
       },
     },
@@ -263,14 +310,6 @@ export function changeRoutes(
   ]);
 }
 
-/** The domain of the token, if the caller administers it. */
-function administeredDomain(request: FastifyRequest): string {
-  const { id } = domainScope(request, 'changing users, projects and roles');
-  if (!administersDomain(callerOf(request).user, id))
-    throw new ApiError('WAF.9002', "this call needs the role 'admin' in the domain");
-  return id;
-}
-
 function domainAt(request: FastifyRequest, fields: unknown, path: string): string {
   const domainId = administeredDomain(request);
   const given = optionalTextAt(fields, path) ?? domainId;
@@ -283,6 +322,11 @@ function roleIn(request: FastifyRequest): Role {
   const role = ROLES.find((one) => one === id);
   if (role === undefined) throw new ApiError('WAF.4000', `there is no such role: use ${ROLES.join(', ')}`);
   return role;
+}
+
+/** A browser that is left open must not be enough to take over its user, or to lock the user out. */
+function refuseOwnSession({ signedIn }: FastifyRequest, { id }: User, what: string): void {
+  if (signedIn?.user.id === id) throw malformed(`you cannot ${what} in the console`);
 }
 
 /** Clients may send fields that cannot be changed, as long as they have their old values. */

@@ -100,17 +100,20 @@ export function catalogEntries(base: string, region: string, projectId: string |
   return entries;
 }
 
-export function projectBody({ id, name, domain_id, enabled }: Project) {
-  return { id, name, domain_id, enabled, description: '', is_domain: false, parent_id: domain_id, tags: [] };
+/** `create_time` is our addition to the format of Keystone, here and in `userBody`. */
+export function projectBody({ id, name, domain_id, enabled, created }: Project) {
+  const record = { id, name, domain_id, enabled, create_time: keystoneTime(created) };
+  return { ...record, description: '', is_domain: false, parent_id: domain_id, tags: [] };
 }
 
 export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
 }
 
-/** `access` is our addition to the format of Keystone. */
-export function userBody({ id, name, domain_id, enabled, access }: User) {
-  return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
+/** `access` is our addition, too. */
+export function userBody({ id, name, domain_id, enabled, access, created }: User) {
+  const record = { id, name, domain_id, enabled, access, create_time: keystoneTime(created) };
+  return { ...record, password_expires_at: null, options: {} };
 }
 
 /** The ID of a role is its name. */
