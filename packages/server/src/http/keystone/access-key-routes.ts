@@ -20,6 +20,7 @@ import {
   CREDENTIALS_RESPONSE,
   credentialBody,
   identityRoutes,
+  noContent,
 } from './keystone.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
@@ -30,14 +31,11 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'POST',
       url: PATH,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createAccessKey',
-        summary: 'Create an access key',
-        description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
-        body: CREDENTIAL_REQUEST,
-        response: { 201: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'createAccessKey',
+      summary: 'Create an access key',
+      description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
+      body: CREDENTIAL_REQUEST,
+      response: { 201: CREDENTIAL_RESPONSE },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const owner = manageableUser(administration, request, textAt(fields, 'credential.user_id'));
@@ -54,14 +52,11 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'GET',
       url: PATH,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'accessKeys',
-        summary: 'List the access keys of a user, by default of the caller, or of all users of a domain',
-        description: NEEDS_DOMAIN_TOKEN,
-        querystring: partialObject({ user_id: { type: 'string' }, domain_id: { type: 'string' } }),
-        response: { 200: CREDENTIALS_RESPONSE },
-      },
+      operationId: 'accessKeys',
+      summary: 'List the access keys of a user, by default of the caller, or of all users of a domain',
+      description: NEEDS_DOMAIN_TOKEN,
+      querystring: partialObject({ user_id: { type: 'string' }, domain_id: { type: 'string' } }),
+      response: { 200: CREDENTIALS_RESPONSE },
       async handler(request) {
         const query = queryOf(request);
         const domainId = single(query, 'domain_id');
@@ -76,13 +71,10 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'GET',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'accessKey',
-        summary: 'Get an access key without its secret',
-        description: NEEDS_DOMAIN_TOKEN,
-        response: { 200: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'accessKey',
+      summary: 'Get an access key without its secret',
+      description: NEEDS_DOMAIN_TOKEN,
+      response: { 200: CREDENTIAL_RESPONSE },
       async handler(request) {
         return { credential: credentialBody(manageableKey(administration, request)) };
       },
@@ -90,14 +82,11 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'PUT',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeAccessKey',
-        summary: 'Change the status or the description of an access key',
-        description: NEEDS_DOMAIN_TOKEN,
-        body: CREDENTIAL_REQUEST,
-        response: { 200: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'changeAccessKey',
+      summary: 'Change the status or the description of an access key',
+      description: NEEDS_DOMAIN_TOKEN,
+      body: CREDENTIAL_REQUEST,
+      response: { 200: CREDENTIAL_RESPONSE },
       async handler(request) {
         const { access } = manageableKey(administration, request);
         const fields = parseJson(request.body);
@@ -115,13 +104,10 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'DELETE',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteAccessKey',
-        summary: 'Delete an access key',
-        description: NEEDS_DOMAIN_TOKEN,
-        response: { 204: { description: 'Access key deleted.', type: 'null' } },
-      },
+      operationId: 'deleteAccessKey',
+      summary: 'Delete an access key',
+      description: NEEDS_DOMAIN_TOKEN,
+      response: noContent('Access key deleted.'),
       async handler(request, reply) {
         const { access } = manageableKey(administration, request);
         await administer(administration, request, (admin) => admin.removeKey(access));

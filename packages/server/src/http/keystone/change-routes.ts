@@ -17,7 +17,9 @@ import { callerOf, partialObject, pathParameter, type Route, string } from '../r
 import {
   baseOf,
   type Catalog,
+  type IdentityRoute,
   identityRoutes,
+  noContent,
   projectBody,
   recordSchema,
   userBody,
@@ -36,7 +38,7 @@ const ROLE_CHANGES = {
   PUT: { verb: 'grant', Verb: 'Grant', done: 'granted' },
   DELETE: { verb: 'revoke', Verb: 'Revoke', done: 'revoked' },
 } as const;
-const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
+const DELETED = noContent('Deleted.');
 
 export function changeRoutes(
   { administration, authenticator, lookup }: RequestIdentity,
@@ -66,29 +68,26 @@ export function changeRoutes(
     project: withLink(baseOf(catalog, request), `projects/${id}`, projectBody(administration.project(id))),
   });
 
-  const users: Route[] = [
+  const users: IdentityRoute[] = [
     {
       method: 'POST',
       url: '/v3/users',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createUser',
-        summary: 'Create a user of the domain, without roles',
-        description: NEEDS_ADMIN,
-        body: partialObject({
-          user: partialObject(
-            {
-              name: TEXT,
-              password: TEXT,
-              domain_id: TEXT,
-              enabled: FLAG,
-              access: { ...TEXT, enum: ACCESS_TYPES, default: 'both' },
-            },
-            { required: ['name', 'password'] },
-          ),
-        }),
-        response: { 201: recordSchema('user') },
-      },
+      operationId: 'createUser',
+      summary: 'Create a user of the domain, without roles',
+      description: NEEDS_ADMIN,
+      body: partialObject({
+        user: partialObject(
+          {
+            name: TEXT,
+            password: TEXT,
+            domain_id: TEXT,
+            enabled: FLAG,
+            access: { ...TEXT, enum: ACCESS_TYPES, default: 'both' },
+          },
+          { required: ['name', 'password'] },
+        ),
+      }),
+      response: { 201: recordSchema('user') },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const domain_id = domainAt(request, fields, 'user.domain_id');
@@ -112,15 +111,12 @@ export function changeRoutes(
     {
       method: 'PATCH',
       url: '/v3/users/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeUser',
-        summary: 'Enable or disable a user, or set a password',
-        description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
-        response: { 200: recordSchema('user') },
-      },
+      operationId: 'changeUser',
+      summary: 'Enable or disable a user, or set a password',
+      description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
+      response: { 200: recordSchema('user') },
       async handler(request) {
         const user = userOf(request);
         const fields = parseJson(request.body);
@@ -140,14 +136,11 @@ export function changeRoutes(
     {
       method: 'DELETE',
       url: '/v3/users/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteUser',
-        summary: 'Delete a user and the access keys of the user',
-        description: NEEDS_ADMIN,
-        ...CONFIRMABLE,
-        response: DELETED,
-      },
+      operationId: 'deleteUser',
+      summary: 'Delete a user and the access keys of the user',
+      description: NEEDS_ADMIN,
+      ...CONFIRMABLE,
+      response: DELETED,
       async handler(request, reply) {
         const user = userOf(request);
         refuseOwnSession(request, user, 'delete yourself');
@@ -159,20 +152,17 @@ export function changeRoutes(
     {
       method: 'POST',
       url: '/v3/users/:id/password',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeOwnPassword',
-        summary: 'Change your own password',
-        description:
-          'Ends all your tokens and sessions, except for the session that makes the change. Throttled like a login.',
-        body: partialObject({
-          user: partialObject(
-            { original_password: TEXT, password: TEXT },
-            { required: ['original_password', 'password'] },
-          ),
-        }),
-        response: { 204: { description: 'Password changed.', type: 'null' } },
-      },
+      operationId: 'changeOwnPassword',
+      summary: 'Change your own password',
+      description:
+        'Ends all your tokens and sessions, except for the session that makes the change. Throttled like a login.',
+      body: partialObject({
+        user: partialObject(
+          { original_password: TEXT, password: TEXT },
+          { required: ['original_password', 'password'] },
+        ),
+      }),
+      response: noContent('Password changed.'),
       async handler(request, reply) {
         const { id } = callerOf(request).user;
         if (pathParameter(request, 'id') !== id)
@@ -200,20 +190,17 @@ export function changeRoutes(
     },
   ];
 
-  const projects: Route[] = [
+  const projects: IdentityRoute[] = [
     {
       method: 'POST',
       url: '/v3/projects',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createProject',
-        summary: 'Create a project of the domain',
-        description: NEEDS_ADMIN,
-        body: partialObject({
-          project: partialObject({ name: TEXT, domain_id: TEXT, enabled: FLAG }, { required: ['name'] }),
-        }),
-        response: { 201: recordSchema('project') },
-      },
+      operationId: 'createProject',
+      summary: 'Create a project of the domain',
+      description: NEEDS_ADMIN,
+      body: partialObject({
+        project: partialObject({ name: TEXT, domain_id: TEXT, enabled: FLAG }, { required: ['name'] }),
+      }),
+      response: { 201: recordSchema('project') },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const domainId = domainAt(request, fields, 'project.domain_id');
@@ -229,15 +216,12 @@ export function changeRoutes(
     {
       method: 'PATCH',
       url: '/v3/projects/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeProject',
-        summary: 'Enable or disable a project',
-        description: `Requests to a disabled project are rejected. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        body: partialObject({ project: partialObject({ enabled: FLAG }) }),
-        response: { 200: recordSchema('project') },
-      },
+      operationId: 'changeProject',
+      summary: 'Enable or disable a project',
+      description: `Requests to a disabled project are rejected. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      body: partialObject({ project: partialObject({ enabled: FLAG }) }),
+      response: { 200: recordSchema('project') },
       async handler(request) {
         const project = projectOf(request);
         const fields = parseJson(request.body);
@@ -255,14 +239,11 @@ export function changeRoutes(
     {
       method: 'DELETE',
       url: '/v3/projects/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteProject',
-        summary: 'Delete a project, all roles in it and its top lists',
-        description: `Its statistics can no longer be queried. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        response: DELETED,
-      },
+      operationId: 'deleteProject',
+      summary: 'Delete a project, all roles in it and its top lists',
+      description: `Its statistics can no longer be queried. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      response: DELETED,
       async handler(request, reply) {
         const { id } = projectOf(request);
         const confirmation = confirmationIn(request);
@@ -272,19 +253,16 @@ export function changeRoutes(
     },
   ];
 
-  const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): Route => {
+  const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): IdentityRoute => {
     const { verb, Verb, done } = ROLE_CHANGES[method];
     return {
       method,
       url: `/v3/${scope}s/:id/users/:user_id/roles/:role_id`,
-      allow: 'authenticated',
-      schema: {
-        operationId: `${verb}${scope === 'project' ? 'Project' : 'Domain'}Role`,
-        summary: `${Verb} a role in a ${scope}`,
-        description: NEEDS_ADMIN,
-        ...(verb === 'revoke' ? CONFIRMABLE : {}),
-        response: { 204: { description: `Role ${done}.`, type: 'null' } },
-      },
+      operationId: `${verb}${scope === 'project' ? 'Project' : 'Domain'}Role`,
+      summary: `${Verb} a role in a ${scope}`,
+      description: NEEDS_ADMIN,
+      ...(verb === 'revoke' ? CONFIRMABLE : {}),
+      response: noContent(`Role ${done}.`),
       async handler(request, reply) {
         const user = userOf(request, 'user_id');
         const scopeId = scope === 'project' ? projectOf(request).id : pathParameter(request, 'id');
