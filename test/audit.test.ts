@@ -85,20 +85,21 @@ describe('a change', () => {
     const [cookie = ''] = String(signIn.headers['set-cookie']).split(';');
     secrets.push(cookie.split('=')[1] ?? '');
     const send = (method: string, path: string, body: object) =>
-      call(server.address, `/console/api/${path}`, {
+      call(server.address, path, {
         method,
         headers: { ...CONSOLE, Cookie: cookie },
         body: JSON.stringify(body),
       });
-    const bob = { name: 'bob', password: 'the-password-of-bob', access: 'both', roles: {} };
-    const created = JSON.parse((await send('POST', 'users', bob)).text);
-    await send('PUT', `users/${created.id}`, { enabled: false });
-    const hosts = `projects/${installation.project_id}/hosts`;
+    const bob = { name: 'bob', password: 'the-password-of-bob' };
+    const created = JSON.parse((await send('POST', '/v3/users', { user: bob })).text).user;
+    await send('PATCH', `/v3/users/${created.id}`, { user: { enabled: false } });
+    const hosts = `/v1/${installation.project_id}/waf/instance`;
     const host = JSON.parse((await send('POST', hosts, { hostname: 'b.example' })).text);
-    await send('PUT', `${hosts}/${host.id}`, { hostname: 'c.example' });
-    const changed = { old_password: installation.password, new_password: 'a-new-password-of-admin' };
-    expect((await send('PUT', 'password', changed)).status).toBe(200);
-    secrets.push(bob.password, changed.new_password);
+    await send('PATCH', `${hosts}/${host.id}`, { hostname: 'c.example' });
+    const changed = { original_password: installation.password, password: 'a-new-password-of-admin' };
+    const own = `/v3/users/${installation.user_id}/password`;
+    expect((await send('POST', own, { user: changed })).status).toBe(204);
+    secrets.push(bob.password, changed.password);
     const records = (await audit('--user', installation.user_id)).slice(-5);
     expect(records.map(({ action, via }) => [action, via])).toEqual(
       ['user.add', 'user.disable', 'host.add', 'host.rename', 'user.set_password'].map((action) => [
@@ -106,7 +107,7 @@ describe('a change', () => {
         'console',
       ]),
     );
-    installation.password = changed.new_password;
+    installation.password = changed.password;
   });
 
   test('is recorded once by each of several concurrent processes', async () => {

@@ -28,13 +28,13 @@ describeService('access', (service) => {
     expect(
       await statuses([
         ['GET', '/v3/auth/tokens'],
-        ['GET', '/v3/auth/projects'],
-        ['GET', '/v3.0/OS-CREDENTIAL/credentials'],
-        ['POST', '/v3.0/OS-CREDENTIAL/credentials', '{"credential": {"user_id": "x"}}'],
         ['POST', `/ingest/v1/${project}`, '{"time": 1}'],
       ]),
-    ).toEqual([401, 401, 401, 401, 401]);
-    expect(await statuses([['POST', '/console/api/keys', '{}']])).toEqual([403]);
+    ).toEqual([401, 401]);
+    const session = await call(server.address, '/console/api/session', { headers: { Cookie } });
+    const { id } = JSON.parse(session.text).user;
+    const key = JSON.stringify({ credential: { user_id: id } });
+    expect(await statuses([['POST', '/v3.0/OS-CREDENTIAL/credentials', key]])).toEqual([403]);
     const asToken = { 'X-Auth-Token': Cookie.split('=')[1] };
     expect((await call(server.address, `/v1/${project}/connections`, { headers: asToken })).status).toBe(401);
     const asSession = { Cookie: `wafstat_session=${api.token}` };
@@ -135,9 +135,9 @@ describeService('access', (service) => {
     for (const [method, path] of [
       ['GET', `/v1/${other.id}/connections`],
       ['GET', `/console/api/projects/${other.id}/hosts/figures?from=0&to=1`],
-      ['POST', `/console/api/projects/${other.id}/hosts`],
-      ['POST', `/console/api/projects/${installation.project_id}/hosts`],
-      ['GET', '/console/api/users'],
+      ['POST', `/v1/${other.id}/waf/instance`],
+      ['POST', `/v1/${installation.project_id}/waf/instance`],
+      ['GET', '/v3/users'],
     ] as const) {
       const response = await call(server.address, path, {
         method,
@@ -152,10 +152,10 @@ describeService('access', (service) => {
     const { installation, server } = service;
     const Cookie = await service.session(installation);
     const attempt = (headers: Record<string, string>) =>
-      call(server.address, '/console/api/projects', {
+      call(server.address, '/v3/projects', {
         method: 'POST',
         headers: { Cookie, ...headers },
-        body: '{"name": "x"}',
+        body: '{"project": {"name": "x"}}',
       });
     expect((await attempt({})).status).toBe(403);
     expect((await attempt({ ...CONSOLE, Origin: 'https://evil.example' })).status).toBe(403);

@@ -256,7 +256,7 @@ describeService('management', (service) => {
 
     await page.getByRole('button', { name: 'Disable erin' }).click();
     // After an error, the button works again.
-    await page.route('**/console/api/users/*', (route) => route.abort(), { times: 1 });
+    await page.route('**/v3/users/*', (route) => route.abort(), { times: 1 });
     await page.getByText('Disable user', { exact: true }).click();
     await page.getByText('It may be restarting, or the network is down.').waitFor();
     await page.getByText('Disable user', { exact: true }).click();

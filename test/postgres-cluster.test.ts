@@ -226,12 +226,14 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       for (const server of servers) expect((await withKey(server)).status).toBe(403);
 
       // A new password on one process; the new session continues on the other.
-      const changed = await call(two.address, '/console/api/password', {
-        method: 'PUT',
+      const { id } = JSON.parse((await whoAmI(one, session)).text).user;
+      const passwords = { original_password: account.password, password: 'another password' };
+      const changed = await call(two.address, `/v3/users/${id}/password`, {
+        method: 'POST',
         headers: { ...CONSOLE, Cookie: session },
-        body: JSON.stringify({ old_password: account.password, new_password: 'another password' }),
+        body: JSON.stringify({ user: passwords }),
       });
-      expect(changed.status).toBe(200);
+      expect(changed.status).toBe(204);
       const next =
         changed.headers['set-cookie']?.find((each) => each.includes('session'))?.split(';', 1)[0] ?? '';
       expect((await whoAmI(one, next)).status).toBe(200);
@@ -266,10 +268,10 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         const server = await serve();
         const session = await signIn(server.address, installation);
         const add = async (name: string) => {
-          const { status } = await call(server.address, '/console/api/projects', {
+          const { status } = await call(server.address, '/v3/projects', {
             method: 'POST',
             headers: { ...CONSOLE, Cookie: session },
-            body: JSON.stringify({ name }),
+            body: JSON.stringify({ project: { name } }),
           });
           expect(status).toBe(201);
           acknowledged.push(name);

@@ -8,7 +8,7 @@ export interface Project {
 }
 
 export interface Session {
-  user: { id: string; name: string; domain: string; access: 'console' | 'both' };
+  user: { id: string; name: string; domain: string; domain_id: string; access: 'console' | 'both' };
   administers_domain: boolean;
   projects: Project[];
   expires_at: number;
@@ -17,6 +17,8 @@ export interface Session {
   drop_reasons: Record<string, string>;
   /** What to do about them. */
   drop_fixes: Record<string, string>;
+  /** Access keys of a user. */
+  keys_limit: number;
   /** How long top lists are kept. Null: unknown. */
   top_lists_ms: number | null;
 }
@@ -34,37 +36,36 @@ export interface HostFigures extends Figures {
 
 export interface AccessKey {
   access: string;
+  user_id: string;
   description: string;
   status: 'active' | 'inactive';
-  created: number;
+  create_time: string;
 }
+
+export type NewAccessKey = AccessKey & { secret: string };
 
 export type AccessType = 'programmatic' | 'console' | 'both';
 export type Role = 'reader' | 'ingest' | 'admin';
 
-export interface ManagedUser {
-  id: string;
-  name: string;
-  access: AccessType;
-  enabled: boolean;
-  created: number;
-  /** By the ID of the project, or of the domain for all its projects. */
-  roles: Record<string, Role[]>;
-  keys: AccessKey[];
-}
+/** By the ID of the project, or of the domain for all its projects. */
+export type Roles = Record<string, Role[]>;
 
 export interface ManagedProject {
   id: string;
   name: string;
   enabled: boolean;
-  created: number;
+  create_time: string;
+}
+
+export interface ManagedUser extends ManagedProject {
+  access: AccessType;
+  roles: Roles;
+  keys: AccessKey[];
 }
 
 /** All users and projects of the domain. */
 export interface Administration {
   domain_id: string;
-  /** Access keys of a user. */
-  keys_limit: number;
   users: ManagedUser[];
   projects: ManagedProject[];
 }
@@ -105,13 +106,13 @@ interface FiguresQuery {
 }
 
 export interface Api {
-  session(): Promise<Session>;
+  /** Null: not signed in. */
+  session(): Promise<Session | null>;
   signIn(account: { user: string; domain: string; password: string }): Promise<Session>;
   signOut(): Promise<void>;
-  changePassword(old_password: string, new_password: string): Promise<Session>;
-  keys(): Promise<{ items: AccessKey[]; limit: number }>;
-  /** Resolves to the key file. */
-  addKey(description: string): Promise<Blob>;
+  changePassword(user: string, original_password: string, password: string): Promise<void>;
+  keys(user: string): Promise<AccessKey[]>;
+  addKey(user: string, description?: string): Promise<NewAccessKey>;
   setKeyStatus(access: string, status: AccessKey['status']): Promise<void>;
   removeKey(access: string): Promise<void>;
   figures(project: string, query: FiguresQuery): Promise<Figures & { items: HostFigures[] }>;
@@ -121,27 +122,33 @@ export interface Api {
   sources(project: string, signal?: AbortSignal): Promise<SourceList>;
   setup(project: string): Promise<Setup>;
   addIngestKey(project: string): Promise<IngestKey>;
-  administration(): Promise<Administration>;
-  /** Resolves to the generated password. */
-  addUser(user: Pick<ManagedUser, 'name' | 'access' | 'roles'>): Promise<string>;
+  administration(domain: string): Promise<Administration>;
+  /** Resolves to the ID. */
+  addUser(user: { name: string; access: AccessType; password: string }): Promise<string>;
+  changeUser(id: string, user: { enabled: boolean } | { password: string }): Promise<void>;
   /** `confirm`: the name of the user, if the domain loses its last administrator. */
-  changeUser(
-    id: string,
-    change: Partial<Pick<ManagedUser, 'enabled' | 'roles'>>,
-    confirm?: string,
-  ): Promise<void>;
-  /** Resolves to the generated password. */
-  resetPassword(id: string): Promise<string>;
+  changeRole(verb: 'grant' | 'revoke', grant: RoleOfUser, confirm?: string): Promise<void>;
   removeUser(id: string): Promise<void>;
-  addUserKey(id: string): Promise<{ access: string; secret: string }>;
-  setUserKeyStatus(id: string, access: string, status: AccessKey['status']): Promise<void>;
-  removeUserKey(id: string, access: string): Promise<void>;
   addProject(name: string): Promise<void>;
   /** `confirm`: the name of the project, if the domain loses its last enabled one. */
   setProjectEnabled(id: string, enabled: boolean, confirm?: string): Promise<void>;
   removeProject(id: string, confirm: string): Promise<void>;
   /** The public API. */
   client(project: string): Client;
+}
+
+export interface RoleOfUser {
+  user: string;
+  /** ID of the project, or of the domain. */
+  scope: string;
+  role: Role;
+  domain_id: string;
+}
+
+interface RoleAssignment {
+  user: { id: string };
+  role: { id: Role };
+  scope: { project: { id: string } } | { domain: { id: string } };
 }
 
 /** As often as the client of the public API. */
@@ -155,7 +162,7 @@ export function createApi(origin: string): Api {
     signal?: AbortSignal,
     retries = method === 'GET' ? RETRIES_MAX : 0,
   ): Promise<Response> {
-    const response = await fetch(`${origin}/console/api/${path}`, {
+    const response = await fetch(`${origin}/${path}`, {
       method,
       headers: { 'X-Wafstat-Console': '1', ...(body ? { 'Content-Type': 'application/json' } : {}) },
       ...(body ? { body: JSON.stringify(body) } : {}),
@@ -180,49 +187,87 @@ export function createApi(origin: string): Api {
   const id = encodeURIComponent;
   const confirmed = (name: string | undefined) => (name === undefined ? '' : `?confirm=${id(name)}`);
 
+  const credentials = 'v3.0/OS-CREDENTIAL/credentials';
+  const inProject = (project: string) => `console/api/projects/${id(project)}`;
+  const hosts = (project: string) => `v1/${id(project)}/waf/instance`;
+
   return {
-    session: () => json('GET', 'session'),
-    signIn: (account) => json('POST', 'session', account),
-    signOut: () => change('DELETE', 'session'),
-    changePassword: (old_password, new_password) => json('PUT', 'password', { old_password, new_password }),
-    keys: () => json('GET', 'keys'),
-    addKey: async (description) => (await send('POST', 'keys', { description })).blob(),
-    setKeyStatus: (access, status) => change('PUT', `keys/${id(access)}`, { status }),
-    removeKey: (access) => change('DELETE', `keys/${id(access)}`),
+    session: async () => {
+      const response = await send('GET', 'console/api/session');
+      return response.status === 204 ? null : response.json();
+    },
+    signIn: (account) => json('POST', 'console/api/session', account),
+    signOut: () => change('DELETE', 'console/api/session'),
+    changePassword: (user, original_password, password) =>
+      change('POST', `v3/users/${id(user)}/password`, { user: { original_password, password } }),
+    keys: async (user) => {
+      const path = `${credentials}?user_id=${id(user)}`;
+      return (await json<{ credentials: AccessKey[] }>('GET', path)).credentials;
+    },
+    addKey: async (user_id, description = '') => {
+      const body = { credential: { user_id, description } };
+      return (await json<{ credential: NewAccessKey }>('POST', credentials, body)).credential;
+    },
+    setKeyStatus: (access, status) =>
+      change('PUT', `${credentials}/${id(access)}`, { credential: { status } }),
+    removeKey: (access) => change('DELETE', `${credentials}/${id(access)}`),
     figures: (project, { from, to, hosts = [], points = 1, signal }) => {
       const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
       const query = `from=${from}&to=${to}&points=${points}${filter}`;
-      return json('GET', `projects/${id(project)}/hosts/figures?${query}`, undefined, signal);
+      return json('GET', `${inProject(project)}/hosts/figures?${query}`, undefined, signal);
     },
-    addHost: (project, hostname) => change('POST', `projects/${id(project)}/hosts`, { hostname }),
-    renameHost: (project, host, hostname) =>
-      change('PUT', `projects/${id(project)}/hosts/${id(host)}`, { hostname }),
-    removeHost: (project, host) => change('DELETE', `projects/${id(project)}/hosts/${id(host)}`),
-    sources: (project, signal) => json('GET', `projects/${id(project)}/sources`, undefined, signal),
-    setup: (project) => json('GET', `projects/${id(project)}/setup`),
-    addIngestKey: (project) => json('POST', `projects/${id(project)}/ingest-key`),
-    administration: () => json('GET', 'users'),
-    addUser: async (user) => (await json<{ password: string }>('POST', 'users', user)).password,
-    changeUser: (user, fields, name) => change('PUT', `users/${id(user)}${confirmed(name)}`, fields),
-    resetPassword: async (user) =>
-      (await json<{ password: string }>('POST', `users/${id(user)}/password`)).password,
-    removeUser: (user) => change('DELETE', `users/${id(user)}`),
-    addUserKey: (user) => json('POST', `users/${id(user)}/keys`, {}),
-    setUserKeyStatus: (user, access, status) =>
-      change('PUT', `users/${id(user)}/keys/${id(access)}`, { status }),
-    removeUserKey: (user, access) => change('DELETE', `users/${id(user)}/keys/${id(access)}`),
-    addProject: (name) => change('POST', 'projects', { name }),
+    addHost: (project, hostname) => change('POST', hosts(project), { hostname }),
+    renameHost: (project, host, hostname) => change('PATCH', `${hosts(project)}/${id(host)}`, { hostname }),
+    removeHost: (project, host) => change('DELETE', `${hosts(project)}/${id(host)}`),
+    sources: (project, signal) => json('GET', `${inProject(project)}/sources`, undefined, signal),
+    setup: (project) => json('GET', `${inProject(project)}/setup`),
+    addIngestKey: (project) => json('POST', `${inProject(project)}/ingest-key`),
+    administration: async (domain_id) => {
+      const filter = `domain_id=${id(domain_id)}`;
+      const [{ users }, { projects }, { role_assignments }, { credentials: keys }] = await Promise.all([
+        json<{ users: Omit<ManagedUser, 'roles' | 'keys'>[] }>('GET', `v3/users?${filter}`),
+        json<{ projects: ManagedProject[] }>('GET', `v3/projects?${filter}`),
+        json<{ role_assignments: RoleAssignment[] }>('GET', 'v3/role_assignments'),
+        json<{ credentials: AccessKey[] }>('GET', `${credentials}?${filter}`),
+      ]);
+      const withNothing = (user: (typeof users)[number]) => ({ ...user, keys: [], roles: {} });
+      const byId = new Map<string, ManagedUser>(users.map((user) => [user.id, withNothing(user)]));
+      for (const key of keys) byId.get(key.user_id)?.keys.push(key);
+      for (const { user, role, scope } of role_assignments) {
+        const { id: scopeId } = 'project' in scope ? scope.project : scope.domain;
+        const roles = byId.get(user.id)?.roles ?? {};
+        roles[scopeId] = [...(roles[scopeId] ?? []), role.id];
+      }
+      return { domain_id, projects, users: [...byId.values()] };
+    },
+    addUser: async (user) => (await json<{ user: { id: string } }>('POST', 'v3/users', { user })).user.id,
+    changeUser: (user, fields) => change('PATCH', `v3/users/${id(user)}`, { user: fields }),
+    changeRole: (verb, { user, scope, role, domain_id }, name) => {
+      const kind = scope === domain_id ? 'domains' : 'projects';
+      const path = `v3/${kind}/${id(scope)}/users/${id(user)}/roles/${role}`;
+      return change(verb === 'grant' ? 'PUT' : 'DELETE', `${path}${confirmed(name)}`);
+    },
+    removeUser: (user) => change('DELETE', `v3/users/${id(user)}`),
+    addProject: (name) => change('POST', 'v3/projects', { project: { name } }),
     setProjectEnabled: (project, enabled, name) =>
-      change('PUT', `projects/${id(project)}${confirmed(name)}`, { enabled }),
-    removeProject: (project, name) => change('DELETE', `projects/${id(project)}${confirmed(name)}`),
+      change('PATCH', `v3/projects/${id(project)}${confirmed(name)}`, { project: { enabled } }),
+    removeProject: (project, name) => change('DELETE', `v3/projects/${id(project)}${confirmed(name)}`),
     client: (projectId) => createClient({ url: origin, projectId }),
   };
+}
+
+/** `error`: the format of Keystone. */
+interface ErrorBody {
+  error_code?: string;
+  error_msg?: string;
+  error?: { message: string };
 }
 
 async function errorOf(response: Response): Promise<WafstatError> {
   const { status } = response;
   const requestId = response.headers.get('X-Request-Id') ?? undefined;
-  const body: { error_code?: string; error_msg?: string } = await response.json().catch(() => ({}));
-  const message = body.error_msg ?? `The service returned ${status} without an error message.`;
+  const body: ErrorBody = await response.json().catch(() => ({}));
+  const message =
+    body.error_msg ?? body.error?.message ?? `The service returned ${status} without an error message.`;
   return new WafstatError(message, { status, errorCode: body.error_code, requestId });
 }

@@ -40,7 +40,8 @@ export function Root({ api }: { api: Api }) {
   const { view, go } = useView();
   async function load(): Promise<void> {
     try {
-      setState({ kind: 'signed in', session: await api.session() });
+      const session = await api.session();
+      setState(session === null ? { kind: 'signed out', notice: '' } : { kind: 'signed in', session });
     } catch (failure) {
       if (isSignedOut(failure)) setState({ kind: 'signed out', notice: endOfSession(failure) ?? '' });
       else setState({ kind: 'failed', failure });

@@ -48,8 +48,8 @@ export function Projects({ administration, reload }: SectionProps) {
     },
     {
       title: 'Created',
-      cell: ({ created }) => date(created, app.zone, app.now()),
-      compare: byNumber(({ created }) => created),
+      cell: ({ create_time }) => date(Date.parse(create_time), app.zone, app.now()),
+      compare: byText(({ create_time }) => create_time),
     },
     {
       title: 'State',

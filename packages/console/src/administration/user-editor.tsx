@@ -1,18 +1,16 @@
 /** Roles, access keys and password of a user. */
 import { useState } from 'preact/hooks';
-import type { AccessKey, Administration, ManagedUser, Role } from '../api.ts';
+import type { AccessKey, ManagedUser, Role, Roles } from '../api.ts';
 import { useApp } from '../app.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { SecretValue } from '../parts/secret.tsx';
 import { Problem } from '../parts/states.tsx';
 import { RowButton } from '../parts/table.tsx';
 import { useAction } from '../use-query.ts';
-import { ROLE_NAMES, ROLES } from './names.tsx';
+import { ROLE_NAMES, ROLES, type SectionProps } from './names.tsx';
 
-interface EditUserProps {
+interface EditUserProps extends SectionProps {
   user: ManagedUser;
-  administration: Administration;
-  reload(): void;
   reset(): void;
   close(): void;
 }
@@ -24,9 +22,7 @@ export function EditUser({ user, administration, reload, reset, close }: EditUse
     <Dialog title={`Edit ${user.name}`} close={close}>
       <div class="edit-user">
         <RolesEditor user={user} administration={administration} reload={reload} />
-        {user.access !== 'console' && (
-          <UserKeys user={user} administration={administration} reload={reload} />
-        )}
+        {user.access !== 'console' && <UserKeys user={user} reload={reload} />}
         <section aria-label="Password">
           <h3>Password</h3>
           {isSelf ? (
@@ -49,21 +45,15 @@ export function EditUser({ user, administration, reload, reset, close }: EditUse
   );
 }
 
-interface UserSectionProps {
-  user: ManagedUser;
-  administration: Administration;
-  reload(): void;
-}
-
-function RolesEditor({ user, administration, reload }: UserSectionProps) {
+function RolesEditor({ user, administration, reload }: SectionProps & { user: ManagedUser }) {
   const app = useApp();
   const { domain_id, projects, users } = administration;
-  const [roles, setRoles] = useState<ManagedUser['roles']>(user.roles);
+  const [roles, setRoles] = useState<Roles>(user.roles);
   const [outcome, setOutcome] = useState('');
   const [isConfirming, setConfirming] = useState(false);
   const { run, problem, isRunning } = useAction();
   const isSelf = user.id === app.session.user.id;
-  const administers = (held: ManagedUser['roles']) => held[domain_id]?.includes('admin') ?? false;
+  const administers = (held: Roles) => held[domain_id]?.includes('admin') ?? false;
   const losesOwn = isSelf && administers(user.roles) && !administers(roles);
   const isLast = !users.some(
     ({ id, enabled, roles: held }) => id !== user.id && enabled && administers(held),
@@ -77,11 +67,22 @@ function RolesEditor({ user, administration, reload }: UserSectionProps) {
     });
   };
   const save = async () => {
-    const held = Object.fromEntries(Object.entries(roles).filter(([, list]) => list.length > 0));
-    await app.api.changeUser(user.id, { roles: held }, isLast ? user.name : undefined);
-    if (isSelf) await app.reload();
-    setOutcome('Roles saved.');
-    reload();
+    const confirm = isLast ? user.name : undefined;
+    try {
+      // The role that permits these changes goes last: it is that of the domain.
+      for (const scope of [...projects.map(({ id }) => id), domain_id]) {
+        const [before, after] = [user.roles[scope] ?? [], roles[scope] ?? []];
+        const change = (verb: 'grant' | 'revoke', role: Role) =>
+          app.api.changeRole(verb, { user: user.id, scope, role, domain_id }, confirm);
+        for (const role of after) if (!before.includes(role)) await change('grant', role);
+        for (const role of ROLES)
+          if (before.includes(role) && !after.includes(role)) await change('revoke', role);
+      }
+      if (isSelf) await app.reload();
+      setOutcome('Roles saved.');
+    } finally {
+      reload();
+    }
   };
   const scopes = [{ id: domain_id, name: 'All projects' }, ...projects];
   return (
@@ -134,8 +135,8 @@ function RolesEditor({ user, administration, reload }: UserSectionProps) {
   );
 }
 
-function UserKeys({ user, administration, reload }: UserSectionProps) {
-  const { api, ingestKeys } = useApp();
+function UserKeys({ user, reload }: { user: ManagedUser; reload(): void }) {
+  const { api, session, ingestKeys } = useApp();
   const { run, problem, isRunning } = useAction();
   const [secret, setSecret] = useState<{ access: string; secret: string } | null>(null);
   const [deleting, setDeleting] = useState<AccessKey | null>(null);
@@ -144,10 +145,10 @@ function UserKeys({ user, administration, reload }: UserSectionProps) {
   };
   const create = () =>
     change(async () => {
-      setSecret(await api.addUserKey(user.id));
+      setSecret(await api.addKey(user.id));
     });
   const toggle = ({ access, status }: AccessKey) =>
-    change(() => api.setUserKeyStatus(user.id, access, status === 'active' ? 'inactive' : 'active'));
+    change(() => api.setKeyStatus(access, status === 'active' ? 'inactive' : 'active'));
   return (
     <section aria-label="Access keys">
       <h3>Access keys</h3>
@@ -177,7 +178,7 @@ function UserKeys({ user, administration, reload }: UserSectionProps) {
         </div>
       )}
       <Problem text={problem} />
-      {user.keys.length < administration.keys_limit && (
+      {user.keys.length < session.keys_limit && (
         <div class="form-end">
           <button class="button" type="button" disabled={isRunning} onClick={() => void create()}>
             Create access key
@@ -189,7 +190,7 @@ function UserKeys({ user, administration, reload }: UserSectionProps) {
           title={`Delete ${deleting.access}?`}
           verb="Delete key"
           act={async () => {
-            await api.removeUserKey(user.id, deleting.access);
+            await api.removeKey(deleting.access);
             ingestKeys.clear();
             if (secret?.access === deleting.access) setSecret(null);
             reload();

@@ -40,7 +40,7 @@ export function Users({ administration, reload }: SectionProps) {
   const columns: Column<ManagedUser>[] = [
     {
       title: 'User',
-      cell: ({ id, name, access, created }) => (
+      cell: ({ id, name, access, create_time }) => (
         <div class="stacked">
           <span>
             <strong class="cut" title={name}>
@@ -48,7 +48,7 @@ export function Users({ administration, reload }: SectionProps) {
             </strong>
             {id === session.user.id && <span class="faint"> (you)</span>}
           </span>
-          <span class="hint">{`${ACCESS_NAMES[access]}, created ${date(created, zone, now())}`}</span>
+          <span class="hint">{`${ACCESS_NAMES[access]}, created ${date(Date.parse(create_time), zone, now())}`}</span>
         </div>
       ),
       compare: byText(({ name }) => name),
@@ -152,7 +152,8 @@ export function Users({ administration, reload }: SectionProps) {
           title={`Reset the password of ${user.name}?`}
           verb="Reset password"
           act={async () => {
-            const password = await api.resetPassword(user.id);
+            const password = newPassword();
+            await api.changeUser(user.id, { password });
             setDialog({ kind: 'password', name: user.name, password });
           }}
           close={() => closeIf('reset')}
@@ -231,8 +232,14 @@ interface NewUserProps {
 function NewUser({ administration: { domain_id, projects }, created, close }: NewUserProps) {
   const { api, project } = useApp();
   const submit = async ({ name = '', access, role, scope = '' }: Values) => {
-    const roles = { [scope]: [role as Role] };
-    const password = await api.addUser({ name, access: access as AccessType, roles });
+    const password = newPassword();
+    const user = await api.addUser({ name, access: access as AccessType, password });
+    try {
+      await api.changeRole('grant', { user, scope, role: role as Role, domain_id });
+    } catch (failure) {
+      await api.removeUser(user);
+      throw failure;
+    }
     created(name, password);
   };
   const scopes = [
@@ -255,6 +262,14 @@ function NewUser({ administration: { domain_id, projects }, created, close }: Ne
       <Choice label="Project" name="scope" options={scopes} initial={project?.id} />
     </FormDialog>
   );
+}
+
+/** As strong as those that the service generates: 144 random bits, in characters that need no escaping. */
+function newPassword(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(18));
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_');
 }
 
 function rolesText(roles: ManagedUser['roles'], { domain_id, projects }: Administration): string {

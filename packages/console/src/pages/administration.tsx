@@ -19,7 +19,9 @@ export function AdministrationPage() {
 
 function Domain() {
   const { api, session, project } = useApp();
-  const { data, failure, reload } = useQuery('administration', () => api.administration());
+  const { data, failure, reload } = useQuery('administration', () =>
+    api.administration(session.user.domain_id),
+  );
   return (
     <div class="page">
       <PageHead level={1} title="Users and projects">

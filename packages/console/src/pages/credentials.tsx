@@ -2,13 +2,13 @@
 import { useState } from 'preact/hooks';
 import type { AccessKey } from '../api.ts';
 import { useApp } from '../app.ts';
-import { download } from '../export.ts';
+import { csv, download } from '../export.ts';
 import { formatTime } from '../format.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
 import { Failure, Problem, Skeleton } from '../parts/states.tsx';
-import { byNumber, type Column, RowButton, StateLabel, Table } from '../parts/table.tsx';
+import { byText, type Column, RowButton, StateLabel, Table } from '../parts/table.tsx';
 import { useAction, useQuery } from '../use-query.ts';
 
 export function CredentialsPage() {
@@ -35,29 +35,35 @@ export function CredentialsPage() {
 }
 
 function AccessKeys() {
-  const { api } = useApp();
-  const { data, failure, reload } = useQuery('keys', () => api.keys());
+  const { api, session } = useApp();
+  const { user, keys_limit } = session;
+  const { data, failure, reload } = useQuery('keys', () => api.keys(user.id));
   const [outcome, setOutcome] = useState('');
   const create = async ({ description = '' }: Values) => {
-    download('credentials.csv', await api.addKey(description));
+    const { access, secret } = await api.addKey(user.id, description);
+    const rows = [
+      ['User Name', 'Access Key Id', 'Secret Access Key'],
+      [user.name, access, secret],
+    ];
+    // Plain newlines, so that `cut -d, -f3` returns the secret without a carriage return.
+    download('credentials.csv', csv(rows).replaceAll('\r\n', '\n'));
     setOutcome("Key file downloaded. It contains the secret access key, which won't be shown again.");
     reload();
   };
   if (failure !== null) return <Failure failure={failure} retry={reload} />;
   if (data === null) return <Skeleton />;
-  const { items, limit } = data;
   return (
     <>
-      {items.length === 0 ? (
+      {data.length === 0 ? (
         <p class="empty">No access keys yet.</p>
       ) : (
-        <KeyTable keys={items} reload={reload} />
+        <KeyTable keys={data} reload={reload} />
       )}
       <p class="outcome" role="status">
         {outcome}
       </p>
-      {items.length >= limit ? (
-        <p class="hint">{`A user can have at most ${limit} access keys. Delete one to create another.`}</p>
+      {data.length >= keys_limit ? (
+        <p class="hint">{`A user can have at most ${keys_limit} access keys. Delete one to create another.`}</p>
       ) : (
         <Form name="Create access key" verb="Create access key" submit={create}>
           <Field
@@ -94,8 +100,8 @@ function KeyTable({ keys, reload }: { keys: readonly AccessKey[]; reload(): void
     },
     {
       title: 'Created',
-      cell: ({ created }) => formatTime(Math.floor(created / 60_000) * 60_000, zone),
-      compare: byNumber(({ created }) => created),
+      cell: ({ create_time }) => formatTime(Math.floor(Date.parse(create_time) / 60_000) * 60_000, zone),
+      compare: byText(({ create_time }) => create_time),
     },
     {
       title: 'Actions',
@@ -138,7 +144,7 @@ function PasswordForm() {
   const { api, session } = useApp();
   const change = async ({ old = '', fresh = '', again = '' }: Values) => {
     if (fresh !== again) throw new Error('The new passwords do not match.');
-    await api.changePassword(old, fresh);
+    await api.changePassword(session.user.id, old, fresh);
     return 'Password changed. Your other sessions and tokens were revoked.';
   };
   const common = { type: 'password', autocomplete: 'new-password', required: true } as const;

@@ -159,7 +159,7 @@ describe('logins', () => {
     expect((await signIn()).statusCode).toBe(429);
     expect((await signIn(device)).statusCode).toBe(201);
     // The cookie alone grants no access.
-    const opened = await app.inject({ url: '/console/api/session', headers: { cookie: device } });
+    const opened = await app.inject({ url: '/v3/projects', headers: { cookie: device } });
     expect(opened.statusCode).toBe(401);
     await settled(crowd);
     // A changed password ends it.

@@ -256,7 +256,7 @@ describe('a request that no route matches', () => {
   test.each([
     ['PATCH', '/v1/p/waf/event/timeline', 'GET, HEAD'],
     ['PROPFIND', '/v1/p/waf/event/timeline/', 'GET, HEAD'],
-    ['POST', '/v1/a%2Fb/%77af/instance?limit=1', 'GET, HEAD'],
+    ['PUT', '/v1/a%2Fb/%77af/instance?limit=1', 'GET, HEAD, POST'],
     ['PUT', '/v3/auth/tokens', 'DELETE, GET, HEAD, POST'],
     ['PUT', '/', 'GET, HEAD'],
   ] as const)('%s %s is a 405 with the methods of the path', async (method, url, allow) => {

@@ -39,6 +39,7 @@ import {
 import { consoleRoutes, missingPage } from './console/console-routes.ts';
 import type { Installed } from './console/source-routes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
+import { hostChangeRoutes } from './host-changes.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
 import { changeRoutes } from './keystone/change-routes.ts';
@@ -158,6 +159,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     basicReads: options.basicReads ?? true,
   });
   app.decorateRequest('caller', null);
+  app.decorateRequest('signedIn', null);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
   app.decorate('stopping', false);
@@ -239,9 +241,12 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     ...(identity.kind === 'local'
       ? [
           ...tokenRoutes(identity, catalog),
-          ...accessKeyRoutes(identity),
-          ...lookupRoutes(identity, catalog),
-          ...changeRoutes(identity, store, catalog),
+          ...alsoForSessions([
+            ...accessKeyRoutes(identity),
+            ...lookupRoutes(identity, catalog),
+            ...changeRoutes(identity, store, catalog, now),
+            ...hostChangeRoutes(store, identity.audit),
+          ]),
           ...consoleRoutes(identity, store, admission, now, options),
         ]
       : noConsoleRoutes()),

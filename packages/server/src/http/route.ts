@@ -1,7 +1,7 @@
 /** The type of a route, how routes are mounted, and the schemas they share. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { ApiError, ERRORS } from '../errors.ts';
-import type { Caller } from '../identity/authenticator.ts';
+import type { Caller, SignedIn } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 
 export interface Route extends RouteAccess {
@@ -16,8 +16,11 @@ export interface Route extends RouteAccess {
 interface RouteAccess {
   /** Who may call: users with this role in the project of the path, all authenticated users, or (absent) everyone. */
   allow?: Role | 'authenticated';
-  /** Whether console sessions are accepted, in addition to tokens and signatures or instead of them. */
-  session?: 'too' | 'only';
+  /**
+   * Whether console sessions are accepted, in addition to tokens and signatures or instead of them. `optional`: only
+   * sessions, and requests without one reach the handler too.
+   */
+  session?: 'too' | 'only' | 'optional';
   /**
    * Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. Reads for the
    * role `reader` accept it anyway, under more conditions (docs/decisions/0010).
@@ -32,6 +35,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set on every route with `allow`. */
     caller: Caller | null;
+    /** Set if the caller has authenticated with a session of the console. */
+    signedIn: SignedIn | null;
   }
 }
 
@@ -48,7 +53,7 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
 
 /** Whether the access key of a reader can be sent as HTTP Basic credentials. */
 export function acceptsBasicReads(method: string, { allow, session }: RouteAccess): boolean {
-  return allow === 'reader' && session !== 'only' && (method === 'GET' || method === 'HEAD');
+  return allow === 'reader' && (session ?? 'too') === 'too' && (method === 'GET' || method === 'HEAD');
 }
 
 /** The same routes, except that they also accept console sessions. */

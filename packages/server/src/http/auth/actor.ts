@@ -5,21 +5,22 @@ import { malformed } from '../../errors.ts';
 import type { Administration, AdministrationView } from '../../identity/administration.ts';
 import { IdentityError, UnknownRecord } from '../../identity/errors.ts';
 import { callerOf } from '../route.ts';
+import { DEVICE_COOKIE, readCookie } from './session-cookie.ts';
 
 export function actorOf(request: FastifyRequest): Actor {
   const { id, name } = callerOf(request).user;
-  const isConsole = request.routeOptions.config.session === 'only';
   return {
     user: name,
     user_id: id,
-    via: isConsole ? 'console' : 'api',
+    via: request.signedIn ? 'console' : 'api',
     address: request.ip,
     request_id: request.id,
   };
 }
 
-export function loginSource(request: FastifyRequest): LoginSource {
-  return { via: 'api', address: request.ip, request_id: request.id };
+export function loginSource(request: FastifyRequest, via: 'api' | 'console' = 'api'): LoginSource {
+  const source = { via, address: request.ip, request_id: request.id };
+  return via === 'api' ? source : { ...source, device: readCookie(request, DEVICE_COOKIE) ?? '' };
 }
 
 /** Runs a change on behalf of the caller. An impossible change becomes a 400, a change of an unknown record a 404. */

@@ -275,7 +275,10 @@ test('identity, pushes without the role, and the console do not accept it', asyn
     const { status, headers } = await read(app, basic(chief), { url });
     expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
   }
-  for (const url of ['/console/api/keys', `/console/api/projects/${projectId}/hosts/figures`]) {
+  for (const url of [
+    `/console/api/projects/${projectId}/setup`,
+    `/console/api/projects/${projectId}/hosts/figures`,
+  ]) {
     const { status, headers } = await read(app, basic(chief), { url });
     expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
   }

@@ -44,12 +44,13 @@ export function createGuard(
     checkAgain,
     /** Runs when the headers have arrived. The signature of a signed request is checked later. */
     async onHeaders(request: FastifyRequest): Promise<void> {
-      const { allow, streamsBody = false } = request.routeOptions.config;
+      const { allow, session, streamsBody = false } = request.routeOptions.config;
       const kind = credentialKind(request);
       // Fastify limits the bodies of all other routes.
       if (streamsBody)
         checkBodyLength(Number(request.headers['content-length'] ?? 0), kind === 'signature', bodyBytesMax);
       if (allow === undefined) return;
+      if (session === 'optional' && readCookie(request, SESSION_COOKIE) === undefined) return;
       if (kind === 'signature') return signedCaller(authenticator, request, now);
       // Set before the checks, so that the access log names the user of a rejected request.
       try {
@@ -72,7 +73,10 @@ export function createGuard(
 
   async function unsignedCaller(request: FastifyRequest, kind = credentialKind(request)): Promise<Caller> {
     if (kind === 'token') return tokenCaller(authenticator, request, basicReads);
-    if (kind === 'session') return { user: (await signedIn(authenticator, request)).user, scope: 'unscoped' };
+    if (kind === 'session') {
+      request.signedIn = await signedIn(authenticator, request);
+      return { user: request.signedIn.user, scope: 'unscoped' };
+    }
     return kind === 'basic' ? basicCaller(authenticator, request) : basicReader(request);
   }
 
@@ -215,7 +219,7 @@ function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signatu
   const { headers, method, routeOptions } = request;
   const { session, basic } = routeOptions.config;
   const { authorization } = headers;
-  if (session === 'only') return 'session';
+  if (session === 'only' || session === 'optional') return 'session';
   const isBasic = authorization !== undefined && /^Basic /i.test(authorization);
   if (headers['x-auth-token'] !== undefined) return 'token';
   if (basic && isBasic) return 'basic';

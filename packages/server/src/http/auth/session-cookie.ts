@@ -1,7 +1,9 @@
 /** The session cookie of the console, which scripts cannot read and other sites cannot send. */
-import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError, type ErrorCode } from '../../errors.ts';
 import type { Authenticator, SessionRefusal, SignedIn } from '../../identity/authenticator.ts';
+import type { NewSession, SignInRefusal } from '../../identity/local-authenticator.ts';
+import { DEVICE_VALID_MS } from '../../identity/tokens.ts';
 import { isLoopback } from '../../loopback.ts';
 
 /** The defaults of console routes. Some routes replace `allow` with a role. */
@@ -17,6 +19,18 @@ export function cookieHeader(request: FastifyRequest, name: string, text: string
   const [prefix, secure] = isSecure(request) ? [SECURE_PREFIX, '; Secure'] : ['', ''];
   const maxAgeS = Math.floor(validMs / 1_000);
   return `${prefix}${name}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
+}
+
+export function sendSessionCookies(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { text, device, session }: NewSession,
+  now: number,
+): void {
+  reply.header('Set-Cookie', [
+    cookieHeader(request, SESSION_COOKIE, text, session.expires_at - now),
+    cookieHeader(request, DEVICE_COOKIE, device, DEVICE_VALID_MS),
+  ]);
 }
 
 export function readCookie(request: FastifyRequest, name: string): string | undefined {
@@ -72,6 +86,12 @@ export function checkSentByConsole({ headers, host }: FastifyRequest): void {
       : site === 'same-origin';
   if (!isSameOrigin) throw new ApiError('WAF.9002', 'the request comes from a page of another origin');
 }
+
+export const SIGN_IN_ERRORS: Readonly<Record<SignInRefusal, [ErrorCode, string]>> = {
+  wrong_credentials: ['WAF.9001', 'wrong user, domain or password'],
+  user_disabled: ['WAF.9001', 'this user is disabled'],
+  programmatic_only: ['WAF.9002', 'this user only supports programmatic access, not console access'],
+};
 
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {
   unknown: 'this service did not issue the session: sign in again',

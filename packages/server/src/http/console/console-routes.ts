@@ -8,9 +8,8 @@ import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
 import { type ContentCoding, createNegotiation } from '../send.ts';
 import type { Admission } from '../statistics/admission.ts';
-import { keyRoutes, sessionRoutes } from './account-routes.ts';
-import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';
+import { sessionRoutes } from './session-routes.ts';
 import { type Installed, sourceRoutes } from './source-routes.ts';
 
 /** The relative path is the same from the sources and from the compiled code. */
@@ -69,10 +68,8 @@ export function consoleRoutes(
 ): Route[] {
   const api = [
     ...sessionRoutes(identity, now, topListsMs),
-    ...keyRoutes(identity),
-    ...hostRoutes(store, admission, identity.audit, now),
+    ...hostRoutes(store, admission, now),
     ...sourceRoutes(identity, store, now, installed),
-    ...administrationRoutes(identity, store),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
 }

@@ -16,6 +16,8 @@ import { fileRoutes } from './console-routes.ts';
 
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
 const CONSOLE = { 'x-wafstat-console': '1' };
 
 let directory: string;
@@ -91,13 +93,13 @@ describe('a session', () => {
       return checked;
     };
     const changed = await app.inject({
-      method: 'PUT',
-      url: '/console/api/password',
+      method: 'POST',
+      url: `/v3/users/${administration.users()[0]?.id}/password`,
       headers: { ...CONSOLE, cookie: await cookie() },
-      payload: { old_password: 'password', new_password: 'new password' },
+      payload: { user: { original_password: 'password', password: 'new password' } },
     });
     expect(changed.statusCode).toBe(400);
-    expect(changed.json().error_msg).toContain('meanwhile');
+    expect(changed.json().error.message).toContain('meanwhile');
     const from = { address: '192.0.2.1', via: 'console' } as const;
     const admin = { name: 'admin', domain: { name: 'default' } };
     expect(await authenticator.signIn(admin, 'set by another', from)).toMatchObject({
@@ -123,14 +125,12 @@ describe('a session', () => {
         scope: { domain: { id: user.domain_id } },
       };
       const token = await authenticator.login(login, from);
-      const [path, headers, body] =
-        kind === 'session'
-          ? ['/console/api/projects', { ...CONSOLE, cookie: await cookie() }, { name: 'new' }]
-          : ['/v3/projects', { 'x-auth-token': Object(token).text }, { project: { name: 'new' } }];
+      const headers =
+        kind === 'session' ? { ...CONSOLE, cookie: await cookie() } : { 'x-auth-token': Object(token).text };
       const call =
         content === 'a body'
-          ? { method: 'POST', path, payload: JSON.stringify(body) }
-          : { method: 'DELETE', path: `${path}/${project}`, payload: '' };
+          ? { method: 'POST', path: '/v3/projects', payload: JSON.stringify({ project: { name: 'new' } }) }
+          : { method: 'DELETE', path: `/v3/projects/${project}`, payload: '' };
       const method = kind === 'session' ? 'checkSession' : 'checkToken';
       const check = authenticator[method].bind(authenticator) as (text: string) => Promise<never>;
       const checked = new Promise<void>((resolve) => {
@@ -305,67 +305,94 @@ describe('the calls of the console', () => {
     await identity.close();
   });
 
-  async function signIn(user: string, password: string): Promise<string> {
-    const payload = { user, domain: 'default', password };
+  async function signIn(user: string, password: string, domain = 'default'): Promise<string> {
+    const payload = { user, domain, password };
     const response = await call('POST', 'session', payload, '');
     return String(response.headers['set-cookie']?.[0]).split(';')[0] ?? '';
   }
 
-  function call(method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, payload?: object, cookie = admin) {
+  function call(method: Method, path: string, payload?: object, cookie = admin) {
     const headers = { ...CONSOLE, cookie };
     return app.inject({ method, url: `/console/api/${path}`, headers, ...(payload ? { payload } : {}) });
   }
 
-  async function addUser(name: string, roles: object = {}) {
-    const response = await call('POST', 'users', { name, access: 'both', roles });
-    expect(response.statusCode).toBe(201);
-    return response.json() as { id: string; password: string };
+  /** A call of Keystone, with the session. */
+  function keystone(
+    method: Method,
+    path: string,
+    payload?: object,
+    cookie = admin,
+    headers: object = CONSOLE,
+  ) {
+    const sent = { ...headers, cookie };
+    return app.inject({ method, url: path, headers: sent, ...(payload ? { payload } : {}) });
   }
 
-  test('create a user with a generated password, change the roles, reset the password, and delete the user', async () => {
-    const { id, password } = await addUser('alice');
+  const PASSWORD = 'a password';
+
+  async function addUser(name: string, ...roles: string[]): Promise<string> {
+    const response = await keystone('POST', '/v3/users', { user: { name, password: PASSWORD } });
+    expect(response.statusCode).toBe(201);
+    const { id } = response.json().user;
+    for (const role of roles) expect((await keystone('PUT', roleOf(id, role))).statusCode).toBe(204);
+    return id;
+  }
+
+  const roleOf = (user: string, role: string) => `/v3/projects/${ids.project}/users/${user}/roles/${role}`;
+
+  test('create a user, change the roles, reset the password, and delete the user', async () => {
+    const id = await addUser('alice');
     const session = () => call('GET', 'session', undefined, alice);
-    let alice = await signIn('alice', password);
+    let alice = await signIn('alice', PASSWORD);
     expect((await session()).json().projects).toEqual([]);
-    const changed = await call('PUT', `users/${id}`, { roles: { [ids.project]: ['reader', 'ingest'] } });
-    expect(changed.json().roles).toEqual({ [ids.project]: ['reader', 'ingest'] });
+    for (const role of ['reader', 'ingest']) await keystone('PUT', roleOf(id, role));
     expect((await session()).json().projects).toMatchObject([{ roles: ['reader', 'ingest'] }]);
-    await call('PUT', `users/${id}`, { roles: { [ids.domain]: ['reader'] } });
+    expect((await keystone('DELETE', roleOf(id, 'ingest'))).statusCode).toBe(204);
     expect((await session()).json().projects).toMatchObject([{ roles: ['reader'] }]);
 
-    const reset = (await call('POST', `users/${id}/password`)).json();
+    await keystone('PATCH', `/v3/users/${id}`, { user: { password: 'another one' } });
     expect((await session()).json().error_msg).toContain('the password was changed');
-    alice = await signIn('alice', reset.password);
+    alice = await signIn('alice', 'another one');
     expect((await session()).statusCode).toBe(200);
-    expect((await call('DELETE', `users/${id}`)).statusCode).toBe(204);
+    expect((await keystone('DELETE', `/v3/users/${id}`)).statusCode).toBe(204);
     expect((await session()).json().error_msg).toBe('the user of the session has been deleted');
   });
 
-  test('administrators manage the access keys of others, and see no secret again', async () => {
-    const { id } = await addUser('alice');
-    const { access, secret } = (await call('POST', `users/${id}/keys`, { description: 'ci' })).json();
-    expect([access.length, secret.length]).toEqual([20, 40]);
-    const path = `users/${id}/keys/${access}`;
-    expect((await call('PUT', path, { status: 'inactive' })).json()).toMatchObject({ status: 'inactive' });
-    const listed = await call('GET', 'users');
-    expect(listed.body).not.toContain(secret);
-    expect(listed.json().users[1].keys).toMatchObject([{ access, description: 'ci', status: 'inactive' }]);
-    expect((await call('DELETE', `users/${ids.admin}/keys/${access}`)).statusCode).toBe(404);
-    expect((await call('DELETE', path)).statusCode).toBe(204);
+  test('users change their own password, and only the session that did it goes on', async () => {
+    const id = await addUser('alice');
+    const [first, second] = [await signIn('alice', PASSWORD), await signIn('alice', PASSWORD)];
+    const change = (user: object, cookie: string, path = id) =>
+      keystone('POST', `/v3/users/${path}/password`, { user }, cookie);
+    const wrong = await change({ original_password: 'wrong', password: 'new password' }, first);
+    expect([wrong.statusCode, wrong.json().error.message]).toEqual([400, 'the old password is wrong']);
+    const right = { original_password: PASSWORD, password: 'new password' };
+    expect((await change({ ...right, password: 'short' }, first)).statusCode).toBe(400);
+    expect((await change(right, first, ids.admin)).statusCode).toBe(403);
+    const changed = await change(right, first);
+    expect(changed.statusCode).toBe(204);
+    const third = String(changed.headers['set-cookie']?.[0]).split(';')[0];
+    const states = [first, second, third].map((cookie) => call('GET', 'session', undefined, cookie));
+    expect((await Promise.all(states)).map(({ statusCode }) => statusCode)).toEqual([401, 401, 200]);
   });
 
-  test('only an object changes roles, and an empty one takes all away', async () => {
-    const roles = { [ids.project]: ['reader'] };
-    const { id } = await addUser('alice', roles);
-    for (const wrong of [null, [], 'reader', [['reader']]]) {
-      const refused = await call('PUT', `users/${id}`, { roles: wrong });
-      expect([refused.statusCode, refused.json().error_msg]).toEqual([
-        400,
-        expect.stringContaining('roles must be an object'),
-      ]);
-    }
-    expect((await call('PUT', `users/${id}`, { enabled: true })).json().roles).toEqual(roles);
-    expect((await call('PUT', `users/${id}`, { roles: {} })).json().roles).toEqual({});
+  test('administrators manage the access keys of others, and see no secret again', async () => {
+    const id = await addUser('alice');
+    const path = '/v3.0/OS-CREDENTIAL/credentials';
+    const created = await keystone('POST', path, { credential: { user_id: id, description: 'ci' } });
+    const { access, secret } = created.json().credential;
+    expect([access.length, secret.length]).toEqual([20, 40]);
+    const changed = await keystone('PUT', `${path}/${access}`, { credential: { status: 'inactive' } });
+    expect(changed.json().credential).toMatchObject({ status: 'inactive' });
+    const listed = await keystone('GET', `${path}?domain_id=${ids.domain}`);
+    expect(listed.body).not.toContain(secret);
+    expect(listed.json().credentials).toMatchObject([
+      { access, user_id: id, description: 'ci', status: 'inactive' },
+    ]);
+    const alice = await signIn('alice', PASSWORD);
+    expect((await keystone('GET', path, undefined, alice)).json().credentials).toHaveLength(1);
+    expect((await keystone('GET', `${path}?domain_id=${ids.domain}`, undefined, alice)).statusCode).toBe(403);
+    expect((await keystone('GET', `${path}?domain_id=other`)).statusCode).toBe(403);
+    expect((await keystone('DELETE', `${path}/${access}`)).statusCode).toBe(204);
   });
 
   test('nobody locks everyone out by accident', async () => {
@@ -378,22 +405,128 @@ describe('the calls of the console', () => {
       password: 'password',
       roles: { [ids.domain]: ['admin'] },
     });
+    const own = `/v3/users/${ids.admin}`;
+    const project = `/v3/projects/${ids.project}`;
     const refusals = [
-      await call('PUT', `users/${ids.admin}`, { enabled: false }),
-      await call('DELETE', `users/${ids.admin}?confirm=admin`),
-      await call('PUT', `users/${ids.admin}`, { roles: {} }),
-      await call('PUT', `projects/${ids.project}`, { enabled: false }),
-      await call('DELETE', `projects/${ids.project}?confirm=other`),
+      await keystone('PATCH', own, { user: { enabled: false } }),
+      await keystone('PATCH', own, { user: { password: 'set by whoever sits there' } }),
+      await keystone('DELETE', `${own}?confirm=admin`),
+      await keystone('DELETE', `/v3/domains/${ids.domain}/users/${ids.admin}/roles/admin`),
+      await keystone('PATCH', project, { project: { enabled: false } }),
+      await keystone('DELETE', `${project}?confirm=other`),
     ];
-    expect(refusals.map((response) => response.json().error_msg)).toEqual([
-      'you cannot disable yourself: ask another administrator',
-      'you cannot delete yourself: ask another administrator',
+    expect(refusals.map((response) => response.json().error.message)).toEqual([
+      'you cannot disable yourself in the console',
+      'you cannot set your password without the old one in the console',
+      'you cannot delete yourself in the console',
       expect.stringContaining('last administrator of the domain'),
       expect.stringContaining('last enabled project of the domain'),
       expect.stringContaining('last enabled project of the domain'),
     ]);
-    expect((await call('DELETE', `projects/${ids.project}?confirm=default`)).statusCode).toBe(204);
+    expect((await keystone('DELETE', `${project}?confirm=default`)).statusCode).toBe(204);
     expect((await call('GET', 'session')).json()).toMatchObject({ administers_domain: true, projects: [] });
+  });
+
+  /** Every change that a session can make, with bodies that would be accepted. */
+  const changes = (user: string, host: string): [Method, string, object?][] => [
+    ['POST', '/v3/users', { user: { name: 'mallory', password: PASSWORD } }],
+    ['PATCH', `/v3/users/${user}`, { user: { password: 'hijacked' } }],
+    ['DELETE', `/v3/users/${user}`],
+    [
+      'POST',
+      `/v3/users/${ids.admin}/password`,
+      { user: { original_password: 'password', password: 'hijacked' } },
+    ],
+    ['POST', '/v3/projects', { project: { name: 'x' } }],
+    ['PATCH', `/v3/projects/${ids.project}?confirm=default`, { project: { enabled: false } }],
+    ['DELETE', `/v3/projects/${ids.project}?confirm=default`],
+    ['PUT', roleOf(user, 'admin')],
+    ['DELETE', roleOf(user, 'reader')],
+    ['PUT', `/v3/domains/${ids.domain}/users/${user}/roles/admin`],
+    ['DELETE', `/identity/v3/domains/${ids.domain}/users/${user}/roles/reader`],
+    ['POST', '/v3.0/OS-CREDENTIAL/credentials', { credential: { user_id: user } }],
+    ['POST', `/v1/${ids.project}/waf/instance`, { hostname: 'new.example' }],
+    ['PATCH', `/v1/${ids.project}/waf/instance/${host}`, { hostname: 'new.example' }],
+    ['DELETE', `/v1/${ids.project}/waf/instance/${host}`],
+  ];
+
+  async function addHost(): Promise<string> {
+    const added = await keystone('POST', `/v1/${ids.project}/waf/instance`, { hostname: 'a.example' });
+    expect(added.statusCode).toBe(200);
+    return added.json().id;
+  }
+
+  const state = async () => ({
+    users: identity.administration.users(),
+    projects: identity.administration.projects(),
+    keys: identity.administration.users().flatMap(({ id }) => identity.administration.keysOf(id)),
+    hosts: await store.hosts(ids.project),
+  });
+
+  test.each([
+    ['a form', {}],
+    ['a form that sends JSON', { 'content-type': 'text/plain', origin: 'https://evil.example' }],
+    ['a script with the header', { ...CONSOLE, origin: 'https://evil.example' }],
+    ['a script on a sibling host', { ...CONSOLE, 'sec-fetch-site': 'same-site' }],
+    ['a script on another site', { ...CONSOLE, 'sec-fetch-site': 'cross-site' }],
+    ['a sandboxed frame', { ...CONSOLE, origin: 'null' }],
+  ])('the page of an attacker cannot use the cookie for a change: %s', async (_, headers) => {
+    const user = await addUser('alice', 'reader');
+    const host = await addHost();
+    const before = await state();
+    for (const [method, path, payload] of changes(user, host)) {
+      const response = await keystone(method, path, payload, admin, headers);
+      expect([method, path, response.statusCode]).toEqual([method, path, 403]);
+      expect(response.headers['access-control-allow-origin']).toBeUndefined();
+    }
+    expect(await state()).toEqual(before);
+  });
+
+  test('sessions of readers, and of administrators of another domain, change nothing', async () => {
+    const { administration } = identity;
+    const user = await addUser('alice', 'reader');
+    const host = await addHost();
+    const foreign = await administration.addDomain('foreign');
+    await administration.addUser({
+      name: 'stranger',
+      domain_id: foreign.id,
+      access: 'both',
+      password: PASSWORD,
+      roles: { [foreign.id]: ['admin'] },
+    });
+    const before = await state();
+    const calls = changes(user, host);
+    for (const cookie of [await signIn('alice', PASSWORD), await signIn('stranger', PASSWORD, 'foreign')]) {
+      for (const [method, path, payload] of calls) {
+        // Users may create a key of their own; a stranger may create users and projects of the own domain.
+        if (path.endsWith('credentials') || path === '/v3/users' || path === '/v3/projects') continue;
+        const { statusCode } = await keystone(method, path, payload, cookie);
+        expect([method, path, [403, 404].includes(statusCode)]).toEqual([method, path, true]);
+      }
+      for (const path of [`/v3/users/${ids.admin}`, '/v3/role_assignments?scope.project.id=x'])
+        expect((await keystone('GET', path, undefined, cookie)).body).not.toContain(ids.admin);
+    }
+    const alice = await signIn('alice', PASSWORD);
+    for (const [method, path, payload] of calls.filter(([, path]) => /v3\/(users|projects)$/.test(path)))
+      expect((await keystone(method, path, payload, alice)).statusCode).toBe(403);
+    const key = { credential: { user_id: ids.admin } };
+    expect((await keystone('POST', '/v3.0/OS-CREDENTIAL/credentials', key, alice)).statusCode).toBe(403);
+    expect(await state()).toEqual(before);
+  });
+
+  test('a session cannot be exchanged for a token, nor describe or revoke one', async () => {
+    for (const method of ['GET', 'DELETE'] as const) {
+      const headers = { ...CONSOLE, 'x-subject-token': admin.split('=')[1] ?? '' };
+      expect((await keystone(method, '/v3/auth/tokens', undefined, admin, headers)).statusCode).toBe(401);
+    }
+    const identityOf = { methods: ['token'], token: { id: admin.split('=')[1] } };
+    const payload = { auth: { identity: identityOf, scope: { domain: { id: ids.domain } } } };
+    expect((await keystone('POST', '/v3/auth/tokens', payload)).statusCode).toBe(401);
+  });
+
+  test('without a session, its state is an empty response and no error', async () => {
+    expect((await call('GET', 'session', undefined, '')).statusCode).toBe(204);
+    expect((await call('GET', 'session', undefined, 'wafstat_session=x.y')).statusCode).toBe(401);
   });
 
   test('a session knows how long top lists are kept', async () => {
@@ -408,8 +541,8 @@ describe('the calls of the console', () => {
       dropped: { not_json: 2 },
       examples: { not_json: { text: 'oops', time: 1 } },
     });
-    const { password } = await addUser('alice', { [ids.project]: ['reader'] });
-    const alice = await signIn('alice', password);
+    await addUser('alice', 'reader');
+    const alice = await signIn('alice', PASSWORD);
     const sources = `projects/${ids.project}/sources`;
     const setup = `projects/${ids.project}/setup`;
     expect((await call('GET', sources)).json()).toMatchObject({

@@ -7,9 +7,9 @@ import { administersDomain, type Project, rolesIn, type User } from '../../ident
 import { generatePassword } from '../../identity/secrets.ts';
 import type { Source, Store } from '../../store/store.ts';
 import { administer } from '../auth/actor.ts';
+import { administeredDomain } from '../auth/domain-scope.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, pathParameter, type Route } from '../route.ts';
-import { callersDomain } from './administration-routes.ts';
 
 const PATH = '/console/api/projects/:project_id';
 
@@ -95,7 +95,7 @@ export function sourceRoutes(
       allow: 'admin',
       /** Creates an access key of a user who can only send logs to this project. Only this response contains the secret. */
       async handler(request, reply) {
-        const domainId = callersDomain(request);
+        const domainId = administeredDomain(request);
         const project = lookup.project(pathParameter(request, 'project_id'));
         if (project?.domain_id !== domainId) throw new ApiError('WAF.4000', 'unknown project');
         const { name, user } = shipperOf(project);

@@ -7,11 +7,12 @@ import { ApiError } from '../../errors.ts';
 import type { AdministrationView } from '../../identity/administration.ts';
 import { IdentityError } from '../../identity/errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import { type AccessKeyInfo, administersDomain, type Domain, type User } from '../../identity/records.ts';
+import { type AccessKeyInfo, administersDomain, type User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
+import { administeredDomain, domainScope } from '../auth/domain-scope.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
-import { queryOf } from '../query.ts';
+import { queryOf, single } from '../query.ts';
 import { callerOf, partialObject, pathParameter, type Route } from '../route.ts';
 import {
   CREDENTIAL_REQUEST,
@@ -19,6 +20,7 @@ import {
   CREDENTIALS_RESPONSE,
   credentialBody,
   identityRoutes,
+  noContent,
 } from './keystone.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
@@ -29,17 +31,16 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'POST',
       url: PATH,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createAccessKey',
-        summary: 'Create an access key',
-        description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
-        body: CREDENTIAL_REQUEST,
-        response: { 201: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'createAccessKey',
+      summary: 'Create an access key',
+      description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
+      body: CREDENTIAL_REQUEST,
+      response: { 201: CREDENTIAL_RESPONSE },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const owner = manageableUser(administration, request, textAt(fields, 'credential.user_id'));
+        if (owner.access === 'console')
+          throw new ApiError('WAF.9002', 'this user only supports console access and cannot use access keys');
         const description = optionalTextAt(fields, 'credential.description') ?? '';
         const { secret, ...key } = await administer(administration, request, (admin) =>
           admin.addKey(owner.id, description),
@@ -51,30 +52,29 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'GET',
       url: PATH,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'accessKeys',
-        summary: 'List the access keys of a user, by default of the caller',
-        description: NEEDS_DOMAIN_TOKEN,
-        querystring: partialObject({ user_id: { type: 'string' } }),
-        response: { 200: CREDENTIALS_RESPONSE },
-      },
+      operationId: 'accessKeys',
+      summary: 'List the access keys of a user, by default of the caller, or of all users of a domain',
+      description: NEEDS_DOMAIN_TOKEN,
+      querystring: partialObject({ user_id: { type: 'string' }, domain_id: { type: 'string' } }),
+      response: { 200: CREDENTIALS_RESPONSE },
       async handler(request) {
-        const { user_id } = queryOf(request);
-        const owner = manageableUser(administration, request, String(user_id ?? callerOf(request).user.id));
-        return { credentials: administration.keysOf(owner.id).map(credentialBody) };
+        const query = queryOf(request);
+        const domainId = single(query, 'domain_id');
+        const userId = single(query, 'user_id') ?? callerOf(request).user.id;
+        const owners =
+          domainId === undefined
+            ? [manageableUser(administration, request, userId)]
+            : usersIn(administration, request, domainId);
+        return { credentials: owners.flatMap(({ id }) => administration.keysOf(id)).map(credentialBody) };
       },
     },
     {
       method: 'GET',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'accessKey',
-        summary: 'Get an access key without its secret',
-        description: NEEDS_DOMAIN_TOKEN,
-        response: { 200: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'accessKey',
+      summary: 'Get an access key without its secret',
+      description: NEEDS_DOMAIN_TOKEN,
+      response: { 200: CREDENTIAL_RESPONSE },
       async handler(request) {
         return { credential: credentialBody(manageableKey(administration, request)) };
       },
@@ -82,14 +82,11 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'PUT',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeAccessKey',
-        summary: 'Change the status or the description of an access key',
-        description: NEEDS_DOMAIN_TOKEN,
-        body: CREDENTIAL_REQUEST,
-        response: { 200: CREDENTIAL_RESPONSE },
-      },
+      operationId: 'changeAccessKey',
+      summary: 'Change the status or the description of an access key',
+      description: NEEDS_DOMAIN_TOKEN,
+      body: CREDENTIAL_REQUEST,
+      response: { 200: CREDENTIAL_RESPONSE },
       async handler(request) {
         const { access } = manageableKey(administration, request);
         const fields = parseJson(request.body);
@@ -107,13 +104,10 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'DELETE',
       url: `${PATH}/:access`,
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteAccessKey',
-        summary: 'Delete an access key',
-        description: NEEDS_DOMAIN_TOKEN,
-        response: { 204: { description: 'Access key deleted.', type: 'null' } },
-      },
+      operationId: 'deleteAccessKey',
+      summary: 'Delete an access key',
+      description: NEEDS_DOMAIN_TOKEN,
+      response: noContent('Access key deleted.'),
       async handler(request, reply) {
         const { access } = manageableKey(administration, request);
         await administer(administration, request, (admin) => admin.removeKey(access));
@@ -121,6 +115,13 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       },
     },
   ]);
+}
+
+/** All users of a domain that the caller administers. */
+function usersIn(administration: AdministrationView, request: FastifyRequest, domainId: string): User[] {
+  if (administeredDomain(request) !== domainId)
+    throw new ApiError('WAF.9002', 'domain_id is not the domain of the token');
+  return administration.users().filter(({ domain_id }) => domain_id === domainId);
 }
 
 /** Users that do not exist and users that the caller may not manage look the same. */
@@ -145,20 +146,8 @@ function manageableKey(administration: AdministrationView, request: FastifyReque
 
 /** Whose keys the caller may manage. Throws a 403 without a token for a domain. */
 function managerOf(request: FastifyRequest): (owner: User) => boolean {
-  const domain = domainScope(request, 'managing access keys');
+  const domainId = domainScope(request, 'managing access keys');
   const { user: caller } = callerOf(request);
   return (owner) =>
-    owner.domain_id === domain.id && (owner.id === caller.id || administersDomain(caller, owner.domain_id));
-}
-
-/** The domain of the token. Throws a 403 without one that was created with the password. */
-export function domainScope(request: FastifyRequest, purpose: string): Pick<Domain, 'id'> {
-  const { scope, isExchanged } = callerOf(request);
-  // A project scope also contains its domain. A token of a project can be exchanged for one of the domain.
-  if (scope !== 'unscoped' && !('project' in scope) && !isExchanged) return scope.domain;
-  throw new ApiError(
-    'WAF.9002',
-    `${purpose} needs a token scoped to the domain (auth.scope.domain) and created with the password, ` +
-      'not one scoped to a project or an access key; the console works too',
-  );
+    owner.domain_id === domainId && (owner.id === caller.id || administersDomain(caller, owner.domain_id));
 }

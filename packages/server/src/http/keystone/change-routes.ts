@@ -5,18 +5,21 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError, malformed } from '../../errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import { ACCESS_TYPES, administersDomain, ROLES, type Role } from '../../identity/records.ts';
+import { ACCESS_TYPES, ROLES, type Role, type User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import type { Store } from '../../store/store.ts';
-import { administer } from '../auth/actor.ts';
+import { administer, loginSource } from '../auth/actor.ts';
+import { administeredDomain } from '../auth/domain-scope.ts';
 import { oneOf, optionalFlagAt, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
+import { SIGN_IN_ERRORS, sendSessionCookies } from '../auth/session-cookie.ts';
 import { confirmationIn } from '../query.ts';
 import { callerOf, partialObject, pathParameter, type Route, string } from '../route.ts';
-import { domainScope } from './access-key-routes.ts';
 import {
   baseOf,
   type Catalog,
+  type IdentityRoute,
   identityRoutes,
+  noContent,
   projectBody,
   recordSchema,
   userBody,
@@ -35,12 +38,13 @@ const ROLE_CHANGES = {
   PUT: { verb: 'grant', Verb: 'Grant', done: 'granted' },
   DELETE: { verb: 'revoke', Verb: 'Revoke', done: 'revoked' },
 } as const;
-const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
+const DELETED = noContent('Deleted.');
 
 export function changeRoutes(
-  { administration, lookup }: RequestIdentity,
+  { administration, authenticator, lookup }: RequestIdentity,
   store: Store,
   catalog: Catalog,
+  now: () => number,
 ): Route[] {
   /** The record with the ID in the path. One of another domain looks like one that does not exist. */
   function inDomain<R extends { domain_id: string }>(
@@ -64,29 +68,26 @@ export function changeRoutes(
     project: withLink(baseOf(catalog, request), `projects/${id}`, projectBody(administration.project(id))),
   });
 
-  const users: Route[] = [
+  const users: IdentityRoute[] = [
     {
       method: 'POST',
       url: '/v3/users',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createUser',
-        summary: 'Create a user of the domain, without roles',
-        description: NEEDS_ADMIN,
-        body: partialObject({
-          user: partialObject(
-            {
-              name: TEXT,
-              password: TEXT,
-              domain_id: TEXT,
-              enabled: FLAG,
-              access: { ...TEXT, enum: ACCESS_TYPES, default: 'both' },
-            },
-            { required: ['name', 'password'] },
-          ),
-        }),
-        response: { 201: recordSchema('user') },
-      },
+      operationId: 'createUser',
+      summary: 'Create a user of the domain, without roles',
+      description: NEEDS_ADMIN,
+      body: partialObject({
+        user: partialObject(
+          {
+            name: TEXT,
+            password: TEXT,
+            domain_id: TEXT,
+            enabled: FLAG,
+            access: { ...TEXT, enum: ACCESS_TYPES, default: 'both' },
+          },
+          { required: ['name', 'password'] },
+        ),
+      }),
+      response: { 201: recordSchema('user') },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const domain_id = domainAt(request, fields, 'user.domain_id');
@@ -110,21 +111,20 @@ export function changeRoutes(
     {
       method: 'PATCH',
       url: '/v3/users/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeUser',
-        summary: 'Enable or disable a user, or set a password',
-        description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
-        response: { 200: recordSchema('user') },
-      },
+      operationId: 'changeUser',
+      summary: 'Enable or disable a user, or set a password',
+      description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
+      response: { 200: recordSchema('user') },
       async handler(request) {
         const user = userOf(request);
         const fields = parseJson(request.body);
         refuseOthers(fields, 'user', user, ['name', 'domain_id', 'access']);
         const enabled = optionalFlagAt(fields, 'user.enabled');
         const password = optionalTextAt(fields, 'user.password');
+        if (password !== undefined) refuseOwnSession(request, user, 'set your password without the old one');
+        if (enabled === false) refuseOwnSession(request, user, 'disable yourself');
         const confirmation = confirmationIn(request);
         const changes = { password, enabled: enabled === user.enabled ? undefined : enabled };
         await administer(administration, request, (admin) =>
@@ -136,37 +136,71 @@ export function changeRoutes(
     {
       method: 'DELETE',
       url: '/v3/users/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteUser',
-        summary: 'Delete a user and the access keys of the user',
-        description: NEEDS_ADMIN,
-        ...CONFIRMABLE,
-        response: DELETED,
-      },
+      operationId: 'deleteUser',
+      summary: 'Delete a user and the access keys of the user',
+      description: NEEDS_ADMIN,
+      ...CONFIRMABLE,
+      response: DELETED,
       async handler(request, reply) {
-        const { id } = userOf(request);
+        const user = userOf(request);
+        refuseOwnSession(request, user, 'delete yourself');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, (admin) => admin.removeUser(id, confirmation));
+        await administer(administration, request, (admin) => admin.removeUser(user.id, confirmation));
+        return reply.code(204).send();
+      },
+    },
+    {
+      method: 'POST',
+      url: '/v3/users/:id/password',
+      operationId: 'changeOwnPassword',
+      summary: 'Change your own password',
+      description:
+        'Ends all your tokens and sessions, except for the session that makes the change. Throttled like a login.',
+      body: partialObject({
+        user: partialObject(
+          { original_password: TEXT, password: TEXT },
+          { required: ['original_password', 'password'] },
+        ),
+      }),
+      response: noContent('Password changed.'),
+      async handler(request, reply) {
+        const { id } = callerOf(request).user;
+        if (pathParameter(request, 'id') !== id)
+          throw new ApiError(
+            'WAF.9002',
+            'this call changes your own password only: use PATCH /v3/users/{id}',
+          );
+        const fields = parseJson(request.body);
+        const password = textAt(fields, 'user.password');
+        const source = loginSource(request, request.signedIn ? 'console' : 'api');
+        const original = textAt(fields, 'user.original_password');
+        const checked = await authenticator.confirmPassword(administration.user(id), original, source);
+        if (checked === 'wrong_credentials') throw malformed('the old password is wrong');
+        if (typeof checked === 'string') throw new ApiError(...SIGN_IN_ERRORS[checked]);
+        const changed = await administer(administration, request, (admin) =>
+          admin.setPassword(id, password, checked),
+        );
+        if (request.signedIn) {
+          const started = await authenticator.startSession(changed);
+          if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
+          sendSessionCookies(request, reply, started, now());
+        }
         return reply.code(204).send();
       },
     },
   ];
 
-  const projects: Route[] = [
+  const projects: IdentityRoute[] = [
     {
       method: 'POST',
       url: '/v3/projects',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'createProject',
-        summary: 'Create a project of the domain',
-        description: NEEDS_ADMIN,
-        body: partialObject({
-          project: partialObject({ name: TEXT, domain_id: TEXT, enabled: FLAG }, { required: ['name'] }),
-        }),
-        response: { 201: recordSchema('project') },
-      },
+      operationId: 'createProject',
+      summary: 'Create a project of the domain',
+      description: NEEDS_ADMIN,
+      body: partialObject({
+        project: partialObject({ name: TEXT, domain_id: TEXT, enabled: FLAG }, { required: ['name'] }),
+      }),
+      response: { 201: recordSchema('project') },
       async handler(request, reply) {
         const fields = parseJson(request.body);
         const domainId = domainAt(request, fields, 'project.domain_id');
@@ -182,15 +216,12 @@ export function changeRoutes(
     {
       method: 'PATCH',
       url: '/v3/projects/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'changeProject',
-        summary: 'Enable or disable a project',
-        description: `Requests to a disabled project are rejected. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        body: partialObject({ project: partialObject({ enabled: FLAG }) }),
-        response: { 200: recordSchema('project') },
-      },
+      operationId: 'changeProject',
+      summary: 'Enable or disable a project',
+      description: `Requests to a disabled project are rejected. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      body: partialObject({ project: partialObject({ enabled: FLAG }) }),
+      response: { 200: recordSchema('project') },
       async handler(request) {
         const project = projectOf(request);
         const fields = parseJson(request.body);
@@ -208,14 +239,11 @@ export function changeRoutes(
     {
       method: 'DELETE',
       url: '/v3/projects/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'deleteProject',
-        summary: 'Delete a project, all roles in it and its top lists',
-        description: `Its statistics can no longer be queried. ${NEEDS_ADMIN}`,
-        ...CONFIRMABLE,
-        response: DELETED,
-      },
+      operationId: 'deleteProject',
+      summary: 'Delete a project, all roles in it and its top lists',
+      description: `Its statistics can no longer be queried. ${NEEDS_ADMIN}`,
+      ...CONFIRMABLE,
+      response: DELETED,
       async handler(request, reply) {
         const { id } = projectOf(request);
         const confirmation = confirmationIn(request);
@@ -225,19 +253,16 @@ export function changeRoutes(
     },
   ];
 
-  const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): Route => {
+  const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): IdentityRoute => {
     const { verb, Verb, done } = ROLE_CHANGES[method];
     return {
       method,
       url: `/v3/${scope}s/:id/users/:user_id/roles/:role_id`,
-      allow: 'authenticated',
-      schema: {
-        operationId: `${verb}${scope === 'project' ? 'Project' : 'Domain'}Role`,
-        summary: `${Verb} a role in a ${scope}`,
-        description: NEEDS_ADMIN,
-        ...(verb === 'revoke' ? CONFIRMABLE : {}),
-        response: { 204: { description: `Role ${done}.`, type: 'null' } },
-      },
+      operationId: `${verb}${scope === 'project' ? 'Project' : 'Domain'}Role`,
+      summary: `${Verb} a role in a ${scope}`,
+      description: NEEDS_ADMIN,
+      ...(verb === 'revoke' ? CONFIRMABLE : {}),
+      response: noContent(`Role ${done}.`),
       async handler(request, reply) {
         const user = userOf(request, 'user_id');
         const scopeId = scope === 'project' ? projectOf(request).id : pathParameter(request, 'id');
@@ -263,14 +288,6 @@ export function changeRoutes(
   ]);
 }
 
-/** The domain of the token, if the caller administers it. */
-function administeredDomain(request: FastifyRequest): string {
-  const { id } = domainScope(request, 'changing users, projects and roles');
-  if (!administersDomain(callerOf(request).user, id))
-    throw new ApiError('WAF.9002', "this call needs the role 'admin' in the domain");
-  return id;
-}
-
 function domainAt(request: FastifyRequest, fields: unknown, path: string): string {
   const domainId = administeredDomain(request);
   const given = optionalTextAt(fields, path) ?? domainId;
@@ -283,6 +300,11 @@ function roleIn(request: FastifyRequest): Role {
   const role = ROLES.find((one) => one === id);
   if (role === undefined) throw new ApiError('WAF.4000', `there is no such role: use ${ROLES.join(', ')}`);
   return role;
+}
+
+/** A browser that is left open must not be enough to take over its user, or to lock the user out. */
+function refuseOwnSession({ signedIn }: FastifyRequest, { id }: User, what: string): void {
+  if (signedIn?.user.id === id) throw malformed(`you cannot ${what} in the console`);
 }
 
 /** Clients may send fields that cannot be changed, as long as they have their old values. */

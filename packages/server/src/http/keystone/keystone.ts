@@ -15,10 +15,23 @@ import { parseJson, textAt } from '../auth/json-body.ts';
 import { LIST_LIMIT_MAX, parseWhole, type RawQuery, single } from '../query.ts';
 import { array, notCached, partialObject, type Route, string } from '../route.ts';
 
+/** A route with the fields of its schema. */
+export type IdentityRoute = Pick<Route, 'method' | 'url' | 'handler'> &
+  Route['schema'] & {
+    /** Whether callers need no credentials. */
+    isPublic?: boolean;
+  };
+
 /** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */
-export function identityRoutes(routes: readonly Route[]): Route[] {
-  const tagged = routes.map((route) =>
-    notCached({ ...route, schema: { ...route.schema, tags: ['identity'] } }),
+export function identityRoutes(routes: readonly IdentityRoute[]): Route[] {
+  const tagged = routes.map(({ method, url, handler, isPublic, ...schema }) =>
+    notCached({
+      method,
+      url,
+      handler,
+      ...(isPublic ? {} : { allow: 'authenticated' }),
+      schema: { ...schema, tags: ['identity'] },
+    }),
   );
   const aliases = tagged.map((route) => ({ ...route, url: `/identity${route.url}`, schema: { hide: true } }));
   return [...tagged, ...aliases];
@@ -100,17 +113,20 @@ export function catalogEntries(base: string, region: string, projectId: string |
   return entries;
 }
 
-export function projectBody({ id, name, domain_id, enabled }: Project) {
-  return { id, name, domain_id, enabled, description: '', is_domain: false, parent_id: domain_id, tags: [] };
+/** `create_time` is our addition to the format of Keystone, here and in `userBody`. */
+export function projectBody({ id, name, domain_id, enabled, created }: Project) {
+  const record = { id, name, domain_id, enabled, create_time: keystoneTime(created) };
+  return { ...record, description: '', is_domain: false, parent_id: domain_id, tags: [] };
 }
 
 export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
 }
 
-/** `access` is our addition to the format of Keystone. */
-export function userBody({ id, name, domain_id, enabled, access }: User) {
-  return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
+/** `access` is our addition, too. */
+export function userBody({ id, name, domain_id, enabled, access, created }: User) {
+  const record = { id, name, domain_id, enabled, access, create_time: keystoneTime(created) };
+  return { ...record, password_expires_at: null, options: {} };
 }
 
 /** The ID of a role is its name. */
@@ -222,6 +238,8 @@ const ANY_OBJECT = { type: 'object', additionalProperties: true };
 const NAMED = partialObject({ id: TEXT, name: TEXT });
 
 export const recordSchema = (name: string) => ({ ...ANY_OBJECT, description: `The ${name}.` });
+
+export const noContent = (description: string) => ({ 204: { description, type: 'null' } });
 
 export function listSchema(name: string) {
   const properties = { [name]: array(ANY_OBJECT), links: ANY_OBJECT };

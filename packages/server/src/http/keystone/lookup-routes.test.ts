@@ -111,6 +111,7 @@ describe('reads', () => {
       domain_id: own.id,
       enabled: true,
       access: 'programmatic',
+      create_time: '2026-07-01T00:00:00.000000Z',
       password_expires_at: null,
       options: {},
       links: { self: expect.stringMatching(`/identity/v3/users/${reader.id}$`) },

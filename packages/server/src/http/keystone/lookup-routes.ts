@@ -22,6 +22,7 @@ import {
   baseOf,
   type Catalog,
   domainBody,
+  type IdentityRoute,
   identityRoutes,
   listBody,
   listSchema,
@@ -50,21 +51,18 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
     filters: Readonly<Record<string, (record: T) => string>>,
     records: (caller: Caller, request: FastifyRequest) => readonly T[],
     body: (record: T) => object,
-  ): Route => {
+  ): IdentityRoute => {
     const name = url.slice(url.lastIndexOf('/') + 1);
     return {
       method: 'GET',
       url,
-      allow: 'authenticated',
-      schema: {
-        ...schema,
-        querystring: partialObject({
-          ...Object.fromEntries(Object.keys(filters).map((filter) => [filter, { type: 'string' }])),
-          limit: integer(`Maximum number of ${name}.`, { minimum: 1, maximum: LIST_LIMIT_MAX }),
-          marker: string('ID of the last item of the previous page.'),
-        }),
-        response: { 200: listSchema(name) },
-      },
+      ...schema,
+      querystring: partialObject({
+        ...Object.fromEntries(Object.keys(filters).map((filter) => [filter, { type: 'string' }])),
+        limit: integer(`Maximum number of ${name}.`, { minimum: 1, maximum: LIST_LIMIT_MAX }),
+        marker: string('ID of the last item of the previous page.'),
+      }),
+      response: { 200: listSchema(name) },
       async handler(request) {
         const query = filtersOf(request, [...Object.keys(filters), 'limit', 'marker']);
         const matching = records(callerOf(request), request).filter((record) =>
@@ -219,20 +217,15 @@ function recordRoute<R>(
   find: (id: string) => R | undefined,
   isVisible: (caller: Caller, record: R) => boolean,
   body: (record: R) => object,
-): Route {
+): IdentityRoute {
   return {
     method: 'GET',
     url: `/v3/${name}s/:id`,
-    allow: 'authenticated',
-    schema: {
-      operationId: name,
-      summary: `Get a ${name}`,
-      description:
-        name === 'role'
-          ? NEEDS_ADMIN
-          : 'Callers read their own records, administrators those of their domain.',
-      response: { 200: recordSchema(name) },
-    },
+    operationId: name,
+    summary: `Get a ${name}`,
+    description:
+      name === 'role' ? NEEDS_ADMIN : 'Callers read their own records, administrators those of their domain.',
+    response: { 200: recordSchema(name) },
     async handler(request) {
       const caller = callerOf(request);
       const id = pathParameter(request, 'id');
@@ -252,7 +245,7 @@ const ASSIGNMENT_FILTERS = ['user.id', 'role.id', 'scope.project.id', 'scope.dom
 /** `include_names` is always on, and projects have no subtree. */
 const ASSIGNMENT_OPTIONS = ['effective', 'include_names', 'include_subtree'];
 
-function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): Route {
+function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): IdentityRoute {
   const slicer = new TimeSlicer();
   /** The scopes of the query that the caller administers. */
   function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
@@ -271,20 +264,17 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
   return {
     method: 'GET',
     url: '/v3/role_assignments',
-    allow: 'authenticated',
-    schema: {
-      operationId: 'roleAssignments',
-      summary: 'List the roles of users in a domain and its projects',
-      description:
-        'Projects inherit the roles of their domain: `effective` lists these too. This call needs the role `admin` ' +
-        'in a domain.',
-      querystring: partialObject(
-        Object.fromEntries(
-          [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
-        ),
+    operationId: 'roleAssignments',
+    summary: 'List the roles of users in a domain and its projects',
+    description:
+      'Projects inherit the roles of their domain: `effective` lists these too. This call needs the role `admin` ' +
+      'in a domain.',
+    querystring: partialObject(
+      Object.fromEntries(
+        [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
       ),
-      response: { 200: recordSchema('role assignments') },
-    },
+    ),
+    response: { 200: recordSchema('role assignments') },
     async handler(request, reply) {
       const query = filtersOf(request, [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS]);
       const userId = single(query, 'user.id');

@@ -18,8 +18,10 @@ import {
   baseOf,
   type Catalog,
   catalogEntries,
+  type IdentityRoute,
   identityRoutes,
   listSchema,
+  noContent,
   parseLogin,
   TOKEN_REQUEST,
   TOKEN_RESPONSE,
@@ -35,15 +37,14 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
   const describe = (request: FastifyRequest, description: TokenDescription) =>
     tokenBody(description, 'nocatalog' in queryOf(request) ? null : entriesFor(request, description.scope));
 
-  const routes: Route[] = [
+  const routes: IdentityRoute[] = [
     {
       method: 'GET',
       url: '/v3',
-      schema: {
-        operationId: 'identityVersion',
-        summary: 'Get the version of the identity API',
-        response: { 200: { description: 'The version.', type: 'object', additionalProperties: true } },
-      },
+      isPublic: true,
+      operationId: 'identityVersion',
+      summary: 'Get the version of the identity API',
+      response: { 200: { description: 'The version.', type: 'object', additionalProperties: true } },
       async handler(request) {
         const [path = ''] = request.url.split(/\/?(?:\?|$)/, 1);
         return { version: versionBody(`${baseOf(catalog, request)}${path}/`) };
@@ -52,15 +53,14 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
     {
       method: 'POST',
       url: '/v3/auth/tokens',
-      schema: {
-        operationId: 'createToken',
-        summary: 'Create a token with a user name and a password, or from a token of another scope',
-        description:
-          'The X-Subject-Token header of the response contains the token. A token created from another token expires ' +
-          'with it, and cannot manage access keys.',
-        body: TOKEN_REQUEST,
-        response: { 201: TOKEN_RESPONSE },
-      },
+      isPublic: true,
+      operationId: 'createToken',
+      summary: 'Create a token with a user name and a password, or from a token of another scope',
+      description:
+        'The X-Subject-Token header of the response contains the token. A token created from another token expires ' +
+        'with it, and cannot manage access keys.',
+      body: TOKEN_REQUEST,
+      response: { 201: TOKEN_RESPONSE },
       async handler(request, reply) {
         const login = parseLogin(request.body);
         const from = loginSource(request);
@@ -77,12 +77,9 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
     {
       method: 'GET',
       url: '/v3/auth/tokens',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'checkToken',
-        summary: 'Describe the token in X-Subject-Token, or return 404 if it is not valid',
-        response: { 200: TOKEN_RESPONSE },
-      },
+      operationId: 'checkToken',
+      summary: 'Describe the token in X-Subject-Token, or return 404 if it is not valid',
+      response: { 200: TOKEN_RESPONSE },
       async handler(request, reply) {
         const { text, description } = await subjectToken(authenticator, request);
         setSubjectToken(reply, text);
@@ -92,12 +89,9 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
     {
       method: 'DELETE',
       url: '/v3/auth/tokens',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'revokeToken',
-        summary: 'Revoke the token in X-Subject-Token',
-        response: { 204: { description: 'Token revoked.', type: 'null' } },
-      },
+      operationId: 'revokeToken',
+      summary: 'Revoke the token in X-Subject-Token',
+      response: noContent('Token revoked.'),
       async handler(request, reply) {
         const { description } = await subjectToken(authenticator, request);
         await authenticator.revoke(description.token);
@@ -107,12 +101,9 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
     {
       method: 'GET',
       url: '/v3/auth/catalog',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'catalog',
-        summary: 'List the endpoints of the services',
-        response: { 200: listSchema('catalog') },
-      },
+      operationId: 'catalog',
+      summary: 'List the endpoints of the services',
+      response: { 200: listSchema('catalog') },
       async handler(request) {
         const links = { self: `${baseOf(catalog, request)}${request.url}`, previous: null, next: null };
         return { catalog: entriesFor(request, callerOf(request).scope), links };

@@ -61,11 +61,10 @@ export function inventoryRoutes(store: Store): Route[] {
   });
 
   const findHost = async (request: FastifyRequest): Promise<Host> => {
-    const id = pathParameter(request, 'host_id');
-    checkId('host_id', id);
+    const id = hostIdIn(request);
     const hosts = await store.hosts(pathParameter(request, 'project_id'));
     const host = hosts.find((candidate) => candidate.id === id);
-    if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
+    if (host === undefined) throw unknownHost(id);
     return host;
   };
 
@@ -187,12 +186,22 @@ function notKept(path: string, data: string): Route {
   };
 }
 
+export function hostIdIn(request: FastifyRequest): string {
+  const id = pathParameter(request, 'host_id');
+  checkId('host_id', id);
+  return id;
+}
+
+export function unknownHost(id: string): ApiError {
+  return new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
+}
+
 function cut<T>(items: readonly T[], { skip, size }: Page): { total: number; items: T[] } {
   return { total: items.length, items: items.slice(skip, skip + size) };
 }
 
 /** `hostid` is the name of the ID in some SDKs. */
-function hostItem({ id, hostname, created }: Host) {
+export function hostItem({ id, hostname, created }: Host) {
   return { id, hostid: id, hostname, timestamp: created };
 }
 
@@ -247,13 +256,13 @@ const SOURCES_PARAMETERS = {
   }),
 };
 
-const HOST_PATH = object({ ...PROJECT_PATH.properties, host_id: string('Host ID') });
+export const HOST_PATH = object({ ...PROJECT_PATH.properties, host_id: string('Host ID') });
 
 function pageOf(item: object) {
   return object({ total: integer('Number of items on all pages.'), items: array({ ...item }) });
 }
 
-const HOST = object({
+export const HOST = object({
   id: string('Host ID.'),
   hostid: string('Host ID.'),
   hostname: string('Host name.'),
