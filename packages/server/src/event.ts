@@ -111,7 +111,7 @@ export interface AttackDetails {
 export const DROP_REASONS = {
   line_too_long: 'the line is longer than the limit of 1 MiB',
   unknown_format: 'the line does not match the given format, or any known one',
-  not_json: 'the line is not JSON',
+  not_json: 'the line is not JSON, or nests more than 500 levels deep',
   json_fragment:
     'the line is part of JSON that is printed over several lines: put each record on one line, for example with `jq -c .`',
   not_an_object: 'the line is JSON, but not an object',

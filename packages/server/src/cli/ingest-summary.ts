@@ -3,13 +3,13 @@ import { CATEGORIES, DROP_FIXES, DROP_REASONS } from '../event.ts';
 import {
   type Drop,
   FIRST_DROPS_MAX,
-  logsOfRequest,
   type Outcome,
   type ReadLimits,
   spanWith,
   type TimeSpan,
 } from '../ingest/batch-reader.ts';
 import type { FileProgress } from '../ingest/file.ts';
+import { LOG_KINDS } from '../ingest/formats/format.ts';
 import { iso } from '../store/retention.ts';
 import { type Io, printLine } from './command.ts';
 
@@ -227,8 +227,8 @@ export function idWarning(warn: (message: string) => void): (outcome: Outcome) =
   let isWarned = false;
   return (outcome) => {
     for (const format of Object.keys(outcome.formats)) {
-      const log = logsOfRequest(format);
-      if (log !== null) logs.add(log);
+      const log = LOG_KINDS[format];
+      if (log !== undefined) logs.add(log);
     }
     withoutId += outcome.without_id;
     if (isWarned || withoutId === 0 || logs.size < 2) return;

@@ -2,6 +2,7 @@
  * Counts the access lines of a block by host and second from their bytes: creating a string is most of the cost of a line
  * (docs/decisions/0011). Takes only lines that reader.ts would certainly read as requests, and leaves all others to it.
  */
+import { HEAD_LENGTH_MAX } from './formats/access.ts';
 import { type LogRecord, requestRecord } from './formats/format.ts';
 import { COMMON_TIME_LENGTH, CommonTimeParser } from './formats/timestamps.ts';
 import { lineEnd, Words } from './lines.ts';
@@ -117,7 +118,7 @@ export class AccessLines {
     const closing = opening + 1 + COMMON_TIME_LENGTH;
     const isTime =
       opening !== -1 &&
-      closing + 2 < end &&
+      closing + 2 < Math.min(end, lineStart + HEAD_LENGTH_MAX) &&
       bytes[closing] === CLOSING_BRACKET &&
       bytes[closing + 1] === SPACE &&
       bytes[closing + 2] === QUOTE;

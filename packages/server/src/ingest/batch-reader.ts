@@ -2,7 +2,7 @@
 import { type AttackDetails, type Category, type DropReason, dropExample, networkOf } from '../event.ts';
 import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
-import type { LogRecord, Parsed } from './formats/format.ts';
+import { LOG_KINDS, type LogRecord, type Parsed } from './formats/format.ts';
 import { endsWithLineEnd, type Line, LineBlock, lineEnd, lineText } from './lines.ts';
 import { createReader, type LineReader } from './reader.ts';
 
@@ -217,8 +217,8 @@ export class BatchReader {
       if (request) outcome.requests += count;
       if (attack === null) return;
       outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
-      // Lines of `limit_req` never have an ID, and no other log reports their attacks.
-      const needsId = attack !== 'cc' && logsOfRequest(format) !== null;
+      // Only transactions have a decision: lines of `limit_req` and NAXSI never have an ID.
+      const needsId = record.decision !== undefined && LOG_KINDS[format] !== undefined;
       if (record.flagged === undefined && needsId) outcome.without_id += count;
     }
   }
@@ -245,13 +245,6 @@ export class BatchReader {
   }
 }
 
-/** Both kinds of log may report the same request. Null for other formats. */
-export function logsOfRequest(format: string): 'audit log' | 'error log' | null {
-  if (['modsecurity3-json', 'modsecurity2-json', 'modsecurity-native', 'coraza-json'].includes(format))
-    return 'audit log';
-  return ['nginx-error', 'apache-error', 'caddy'].includes(format) ? 'error log' : null;
-}
-
 /** How much of a file shows what it is. */
 export const FIRST_BYTES = 65_536;
 const FIRST_LINES = 100;
@@ -261,7 +254,7 @@ export function isErrorLog(start: Buffer): boolean {
   const reader = createReader({ format: 'auto' });
   const lines = start.toString('latin1', 0, FIRST_BYTES).split('\n').slice(0, FIRST_LINES);
   const parsed = [...lines.flatMap((line) => reader.read(line, 0)), ...reader.flush()];
-  return parsed.some(({ format }) => logsOfRequest(format) === 'error log');
+  return parsed.some(({ format }) => LOG_KINDS[format] === 'error log');
 }
 
 export function spanWith(span: TimeSpan | undefined, time: number): TimeSpan {

@@ -6,6 +6,7 @@ import {
   type Context,
   type LineRange,
   LOG_FORMATS,
+  LOG_KINDS,
   type LogFormat,
   type Parsed,
   type Reading,
@@ -47,9 +48,6 @@ const BLOCKS_MAX = 8;
 
 /** Native blocks inside others, in a mixed stream. A genuine one ends before the next begins. */
 const INNER_BLOCKS_MAX = 4;
-
-/** Logs into which web servers copy the standard error of backends, including line ends. */
-const ERROR_LOGS: ReadonlySet<LogFormat> = new Set(['nginx-error', 'apache-error', 'naxsi', 'caddy']);
 
 export function createReader(options: ReaderOptions, state = ''): LineReader {
   return new LineReader(options, state === '' ? {} : (JSON.parse(state) as State));
@@ -312,7 +310,7 @@ export class LineReader {
 
   #parsed(format: LogFormat, reading: Reading, now: number): Parsed[] {
     if (reading.kind === 'dropped' && reading.reason === 'unknown_format') return [UNKNOWN];
-    if (this.#native && !this.#mixed) this.#mixed = ERROR_LOGS.has(format);
+    if (this.#native && !this.#mixed) this.#mixed = LOG_KINDS[format] === 'error log';
     return this.#withHost(this.#joined(format, reading, now));
   }
 

@@ -19,6 +19,7 @@ import {
   clientOf,
   hostnameBefore,
   isRuleMessage,
+  messageAfter,
   parseRuleText,
   type RuleText,
   requestIds,
@@ -47,7 +48,7 @@ export const nginxError: TextFormat = {
     const star = line.indexOf(': *', process);
     const space = line.indexOf(' ', star + 3);
     if (process < 2 || star === -1 || space === -1) return dropped('other_log_line', time);
-    const message = line.slice(space + 1);
+    const message = messageAfter(line, space + 1);
     if (message.startsWith('limiting requests, ')) return limitedRequest(message, time);
     if (!isRuleMessage(message)) return dropped('other_log_line', time);
     return nginxMatch(message, line.slice(process, space), time);
@@ -157,7 +158,7 @@ export const apacheError: TextFormat = {
     const time = parseApacheTime(field.time, zone);
     if (time === null) return dropped('unknown_format');
     const messageStart = messageAt(line, field.end);
-    const message = line.slice(messageStart);
+    const message = messageAfter(line, messageStart);
     if (!isRuleMessage(message)) return dropped('other_log_line', time);
     const referer = refererOf(message);
     const text = message.slice(0, referer.at);
@@ -264,7 +265,7 @@ export const caddyJson: JsonFormat = {
     typeof msg === 'string' &&
     request === undefined,
   parse(fields, { zone }) {
-    const message = asText(fields.msg);
+    const message = messageAfter(asText(fields.msg), 0);
     if (!isRuleMessage(message)) return dropped('other_log_line');
     const time = parseAnyTime(fields.ts, zone);
     return time === null ? dropped('bad_time') : caddyMatch(message, time);
@@ -287,7 +288,7 @@ export const caddyText: TextFormat = {
     const [timeText = '', level = '', logger = ''] = line.split('\t', 3);
     const time = parseLocalTime(timeText, zone);
     if (time === null) return dropped('unknown_format');
-    const message = line.slice(timeText.length + level.length + logger.length + 3);
+    const message = messageAfter(line, timeText.length + level.length + logger.length + 3);
     return isRuleMessage(message) ? caddyMatch(message, time) : dropped('other_log_line', time);
   },
 };

@@ -36,6 +36,21 @@ export const LOG_FORMATS = [
 
 export type LogFormat = (typeof LOG_FORMATS)[number];
 
+/**
+ * Logs of web servers and their firewalls: both kinds may report the same request. Web servers copy the standard error of
+ * backends into error logs, including line ends.
+ */
+export const LOG_KINDS: Readonly<Partial<Record<string, 'audit log' | 'error log'>>> = {
+  'modsecurity3-json': 'audit log',
+  'modsecurity2-json': 'audit log',
+  'modsecurity-native': 'audit log',
+  'coraza-json': 'audit log',
+  'nginx-error': 'error log',
+  'apache-error': 'error log',
+  caddy: 'error log',
+  naxsi: 'error log',
+};
+
 export interface LogRecord {
   /** Milliseconds since the epoch. */
   time: number;
