@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { POSTGRES } from './test/postgres-server.ts';
@@ -82,7 +83,14 @@ export default defineConfig({
     maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFilesFirst },
     projects: [
-      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], ...COMMON } },
+      {
+        test: {
+          name: 'unit',
+          include: ['packages/*/src/**/*.test.ts'],
+          alias: { '@node-rs/argon2': fileURLToPath(new URL('test/cheap-argon2.ts', import.meta.url)) },
+          ...COMMON,
+        },
+      },
       {
         test: {
           name: 'stores',

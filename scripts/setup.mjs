@@ -1,10 +1,14 @@
 // Makes a checkout ready to run: installs dependencies, builds the packages and the console. Skips finished steps.
+// `--clean` builds everything again: without it, what was compiled from a deleted source stays in dist.
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/** What is compiled, with the incremental state of the compiler. */
+const COMPILED = ['signer', 'client', 'server'].map((name) => `${root}/packages/${name}/dist`);
+const CHECKED = ['console-types', 'test-types'].map((name) => `${root}/.cache/${name}`);
 
 /** npm writes the second file when it has installed what the first one lists. */
 function isInstalled() {
@@ -18,7 +22,7 @@ function isInstalled() {
 /** The bundle is newer than what it is made of. bin/wafstat.js does not run an older one. */
 function isBundled() {
   const bundle = `${root}/packages/server/dist/bundle/main.js`;
-  const compiled = ['signer', 'client', 'server'].map((name) => `${root}/packages/${name}/dist/.tsbuildinfo`);
+  const compiled = COMPILED.map((directory) => `${directory}/.tsbuildinfo`);
   const scripts = ['bundle.mjs', 'bundle-loader.cjs', 'code-cache.cjs'].map(
     (name) => `${root}/scripts/${name}`,
   );
@@ -37,17 +41,19 @@ function isConsoleBuilt() {
   return statSync(built).mtimeMs >= Math.max(...newest);
 }
 
-/** Prints the names of slow steps to standard error: standard output belongs to the program that runs next. */
+/** Prints the step to standard error: standard output belongs to the program that runs next. */
 function run(step, command, ...args) {
-  if (step !== '') console.error(`${step} ...`);
+  console.error(`${step} ...`);
   execFileSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
 try {
   if (!isInstalled())
     run('Installing dependencies', 'npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error');
-  run('', 'node_modules/.bin/tsc', '-b');
-  if (!isBundled()) run('', process.execPath, 'scripts/bundle.mjs');
+  if (process.argv.includes('--clean'))
+    for (const directory of [...COMPILED, ...CHECKED]) rmSync(directory, { recursive: true, force: true });
+  run('Compiling', 'node_modules/.bin/tsc', '-b');
+  if (!isBundled()) run('Bundling', process.execPath, 'scripts/bundle.mjs');
   if (!isConsoleBuilt())
     run('Building the console', 'node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
 } catch (error) {

@@ -12,7 +12,7 @@ const HOSTNAMES = Array.from({ length: 20 }, (_, i) => `host-${i + 1}.example`);
 /** -12:00 to +14:00 in steps of a quarter of an hour. */
 const OFFSETS_MINUTES = Array.from({ length: 26 * 4 + 1 }, (_, i) => -12 * 60 + i * 15);
 /** Every offset at least once. */
-const QUERIES = scaled(OFFSETS_MINUTES.length * 3);
+const QUERIES = Math.max(OFFSETS_MINUTES.length, scaled(OFFSETS_MINUTES.length * 3));
 /** The two calls of the API specification; the others are computed from the same counts. */
 const SPECIFIED = ['event/timeline', 'event/attack/type'];
 const OTHERS = Object.keys(CALLS).filter((call) => !SPECIFIED.includes(call));

@@ -2,6 +2,7 @@
 import { execFile } from 'node:child_process';
 import { createHash, createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
@@ -66,6 +67,11 @@ function withBody(body: Buffer, headers: Record<string, string> = {}) {
 }
 
 const statistics = (query = 'from=0&to=1') => `/v1/${installation.project_id}/waf/event/timeline?${query}`;
+
+test('passwords are stored at the cost that OWASP recommends', () => {
+  const bytes = readFileSync(join(sandbox.data, 'identity.mdb'));
+  expect(bytes.includes('$argon2id$v=19$m=19456,t=2,p=1$')).toBe(true);
+});
 
 describe('discovery', () => {
   test('the version list is at /identity/, the version at /v3 and /identity/v3', async () => {

@@ -1,36 +1,30 @@
 /**
  * Randomness of the tests, and a setup file of every run.
- * FUZZ_SEED repeats a failed property test with the seed that fast-check printed; FUZZ_SCALE=10 makes property tests and
- * kill loops ten times as long.
+ * FUZZ_SEED repeats a failed property test with the seed that fast-check printed. FUZZ_SCALE is the share of the random cases
+ * that run: a quarter by default, 1 for all that a test names, 10 for a long search.
  */
-const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '1' } = process.env;
+import fc from 'fast-check';
 
-/** How often to repeat something random. */
-export function scaled(runs: number): number {
-  return Math.ceil(runs * Number(scale));
+const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '0.25' } = process.env;
+
+/** Fewer cases than this prove little; a few kills or restarts are cheap. */
+const CASES_MIN = 5;
+
+/** How often to repeat something random. `cases`: what a search that takes its time needs. */
+export function scaled(cases: number): number {
+  return Math.max(Math.ceil(cases * Number(scale)), Math.min(cases, CASES_MIN));
 }
 
-/** Well before a test times out. */
+/** On a busy machine, a property test ends with the cases that it has had by then: well before the test times out. */
 const PROPERTY_MS_MAX = 120_000;
 
-/** Parameters of a long property test: on a busy machine it ends early, with the runs that it has had by then. */
-export function upTo(runs: number): {
-  numRuns: number;
-  interruptAfterTimeLimit?: number;
-  markInterruptAsFailure?: boolean;
-} {
-  const numRuns = scaled(runs);
-  return scale === '1'
-    ? { numRuns, interruptAfterTimeLimit: PROPERTY_MS_MAX, markInterruptAsFailure: false }
-    : { numRuns };
-}
-
-if (seed !== undefined || scale !== '1') {
-  const { default: fc } = await import('fast-check');
-  const global = fc.readConfigureGlobal();
-  // Property tests without a number of runs have the default of fast-check.
-  fc.configureGlobal({ ...global, numRuns: scaled(100), ...(seed !== undefined && { seed: Number(seed) }) });
-}
+fc.configureGlobal({
+  ...fc.readConfigureGlobal(),
+  // For property tests without a number of runs: the default of fast-check.
+  numRuns: scaled(100),
+  ...(Number(scale) <= 1 && { interruptAfterTimeLimit: PROPERTY_MS_MAX, markInterruptAsFailure: false }),
+  ...(seed !== undefined && { seed: Number(seed) }),
+});
 
 /** A seeded generator (mulberry32), so that a failure can be repeated. */
 export class Random {

@@ -12,7 +12,7 @@ import { sourceTests } from './store-conformance/sources.ts';
 import type { Create, DurableStoreUnderTest, StoreUnderTest } from './store-conformance/suite.ts';
 import { topListTests } from './store-conformance/top-lists.ts';
 
-/** `share`: of the random cases to run; if it is more than a half, at least 30 of each. */
+/** `share`: of the random cases to run. */
 export function storeConformance(name: string, create: Create<StoreUnderTest>, share = 1): void {
   describe(`${name} fulfils the contract of a store`, () => {
     const opened: StoreUnderTest[] = [];
@@ -48,5 +48,5 @@ export function durableStoreConformance(
 }
 
 function runsOf(share: number) {
-  return (cases: number) => scaled(Math.max(cases * share, share > 0.5 ? Math.min(cases, 30) : 1));
+  return (cases: number) => scaled(Math.ceil(cases * share));
 }

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { upTo } from '../../../../test/random.ts';
+import { scaled } from '../../../../test/random.ts';
 import { countRecords } from '../event.ts';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
@@ -346,7 +346,7 @@ const given: fc.Arbitrary<Given> = fc.record({
 });
 
 test('any lines count the same', async () => {
-  await fc.assert(fc.asyncProperty(block, given, expectSameResults), upTo(3_000));
+  await fc.assert(fc.asyncProperty(block, given, expectSameResults), { numRuns: scaled(3_000) });
 });
 
 test('the generated lines are of both kinds', () => {
@@ -471,7 +471,7 @@ describe('bytes compared four at a time', () => {
         copy.wordEnd(0, copy.bytes.length);
         expect(words.hash).toBe(copy.hash);
       }),
-      upTo(1_000),
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -485,7 +485,7 @@ describe('bytes compared four at a time', () => {
         const expected = at === -1 || text[from + at] !== byte ? -1 : from + at;
         expect(new Words(text).find(byte, from, end, stop)).toBe(expected);
       }),
-      upTo(1_000),
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -497,7 +497,7 @@ describe('bytes compared four at a time', () => {
         expect(found).toBe(text.indexOf(byte));
         expect(text.subarray(0, found).every((each) => each < 0x80)).toBe(true);
       }),
-      upTo(1_000),
+      { numRuns: scaled(1_000) },
     );
   });
 
@@ -519,7 +519,7 @@ describe('bytes compared four at a time', () => {
         expect(isSame(ascii, otherAscii)).toBe(ascii.equals(otherAscii));
         expect(isSame(ascii, ascii)).toBe(true);
       }),
-      upTo(1_000),
+      { numRuns: scaled(1_000) },
     );
   });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { upTo } from '../../../../../test/random.ts';
+import { scaled } from '../../../../../test/random.ts';
 import { outcomes } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
 import { compilePattern } from './pattern.ts';
@@ -460,7 +460,7 @@ test('a line that a server writes for a pattern is read with it', () => {
         expect(read(pattern, line, fixedZone(90))).toEqual(record(time, request.host));
       },
     ),
-    upTo(2_000),
+    { numRuns: scaled(2_000) },
   );
 });
 
@@ -473,7 +473,7 @@ test('a user name between spaces is the text up to the time, whatever it contain
       const text = `${address} - ${name} [${clockOf(time).common}] "${first}" ${status} "${last}" ${host}`;
       expect(read(pattern, text)).toEqual(record(Math.floor(time / 1_000) * 1_000, host));
     }),
-    upTo(1_000),
+    { numRuns: scaled(1_000) },
   );
 });
 
@@ -485,7 +485,7 @@ test('JSON that a server writes with escape=json is read with its pattern', () =
       const text = `{"a":"${a}","t":${(time / 1_000).toFixed(3)},"r":"${r}","h":"${host}","ua":"${ua}"}`;
       expect(read(pattern, text)).toEqual(record(time, host));
     }),
-    upTo(1_000),
+    { numRuns: scaled(1_000) },
   );
 });
 
@@ -562,7 +562,7 @@ test('any text is a pattern or is rejected, and any line can be read with it', (
         expect(explain(line).fields.length).toBeLessThanOrEqual(64);
       },
     ),
-    upTo(3_000),
+    { numRuns: scaled(3_000) },
   );
 });
 
