@@ -2,7 +2,7 @@
 import { BoundedCache, VersionedCache } from '../../cache.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import { accumulate } from '../cells.ts';
-import { LAYOUTS, splitRows } from '../rows.ts';
+import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { type AnyCounts, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
 import { ALL_CELLS, CHUNKS_PER_LEVEL, ChunkCache, HostSets, partKey, SharedChunks } from './chunk-cache.ts';
@@ -98,16 +98,26 @@ class Numbers {
   }
 }
 
-function resultOf({ rows, byHost }: CountQuery, ids: readonly string[], counts: Float64Array): AnyCounts {
+function resultOf(
+  { rows, byHost, edges }: CountQuery,
+  ids: readonly string[],
+  counts: Float64Array,
+): AnyCounts {
   const layout = LAYOUTS[rows];
-  if (!byHost) return splitRows(layout, counts);
-  const length = counts.length / ids.length;
+  const points = edges.length - 1;
+  if (!byHost) return splitRows(layout, counts, points);
   const hosts = new Map<string, Float64Array[]>();
+  const length = layout.count * points;
   for (const [host, id] of ids.entries()) {
-    const ofHost = counts.subarray(host * length, (host + 1) * length);
-    if (ofHost.some((n) => n > 0)) hosts.set(id, splitRows(layout, ofHost));
+    if (hasCounts(counts, host * length, (host + 1) * length))
+      hosts.set(id, splitRows(layout, counts, points, host * layout.count));
   }
   return hosts;
+}
+
+function hasCounts(counts: Float64Array, from: number, to: number): boolean {
+  for (let i = from; i < to; i++) if (counts[i] !== 0) return true;
+  return false;
 }
 
 export function createCounter(
@@ -116,7 +126,13 @@ export function createCounter(
   hostLists: HostLists,
   sliceMs = SLICE_MS,
 ): Counter {
-  const cacheOf = ({ rows, byHost }: CountQuery) => new ChunkCache(chunks, byHost ? `${rows}ByHost` : rows);
+  const caches = Object.fromEntries(
+    Object.keys(ROWS).map((rows) => [
+      rows,
+      [new ChunkCache(chunks, rows as RowsName), new ChunkCache(chunks, `${rows as RowsName}ByHost`)],
+    ]),
+  ) as Record<RowsName, [ChunkCache, ChunkCache]>;
+  const cacheOf = ({ rows, byHost }: CountQuery) => caches[rows][byHost ? 1 : 0];
 
   /**
    * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
