@@ -37,6 +37,7 @@ const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
 
 interface Query {
   scopes: readonly number[];
+  key: number;
   project: number;
   edges: readonly number[];
   changes: number;
@@ -62,10 +63,10 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
     const changes = lookups.changes.renew();
     const { project, horizon, deleted } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const { scopes } = lookups.select(project, hosts, deleted);
-    const query = { scopes, project: project.scope };
+    const { scopes, key } = lookups.select(project, hosts, deleted);
+    const query = { scopes, key, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
-      new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();
+      new PeakSearch(schema, cache, { ...query, ...more }, limits).run();
     if (scopes.length === 1) {
       const clipped = clip(edges, horizon, project.latest);
       // Without slices, the only step returns the peaks.
@@ -94,19 +95,13 @@ class PeakSearch {
   /** The upper bounds of each scope in the chunk of minutes that was read last. */
   #minutes: { chunk: number; scopes: Map<number, Float64Array> } = { chunk: -1, scopes: new Map() };
 
-  constructor(
-    schema: Schema,
-    { hostSets, absences }: Lookups,
-    cache: ChunkCache,
-    query: Query,
-    limits: typeof LIMITS,
-  ) {
-    const { scopes, changes, read, edges } = query;
+  constructor(schema: Schema, cache: ChunkCache, query: Query, limits: typeof LIMITS) {
+    const { key, read, edges } = query;
     this.#schema = schema;
     this.#cache = cache;
     this.#query = query;
-    this.#records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    this.#cacheKey = partKey(scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes), ALL_CELLS);
+    this.#records = new RecordReader(schema, { read });
+    this.#cacheKey = partKey(key, ALL_CELLS);
     this.#points = edges.length - 1;
     this.#best = new Float64Array(GROUPS.length * this.#points);
     this.#recordsLeft = limits.records;
