@@ -1,4 +1,5 @@
 /** The write side: one group of batches in one transaction. */
+
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import { dayOf, fromLinkRecord, isLinkCurrent, isStart, startWith, toLinkRecord } from '../batches.ts';
 import {
@@ -24,6 +25,7 @@ import {
   weighRequests,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
+import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource, updateSource } from '../sources.ts';
@@ -37,14 +39,15 @@ import {
   storedCategory,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';
-import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
+  COUNTERS,
   cellsKey,
   cellsSeed,
   countChange,
   countChunkChange,
+  EXACT,
   metaValue,
   type ProjectRecord,
   SCOPES_MAX,

@@ -1,7 +1,9 @@
 /** The read side: counts by row and point, and the version of a time range. */
+
 import { BoundedCache, VersionedCache } from '../../cache.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import { accumulate } from '../cells.ts';
+import { type ChunkPlan, clip, type Level, planChunks } from '../plan.ts';
 import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { type AnyCounts, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
@@ -16,13 +18,17 @@ import {
   toRunningTotals,
 } from './decoded-cells.ts';
 import type { HostLists } from './host-lists.ts';
-import { type ChunkPlan, COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
   CHANGES,
+  COUNTERS,
+  cellsIn,
   changesOf,
   deletedHosts,
+  EXACT,
+  LEVELS,
+  MINUTES,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -32,8 +38,6 @@ import {
 
 /** In a promise if there is so much to read that other work needs a turn in between. */
 export type Counter = (query: CountQuery) => AnyCounts | Promise<AnyCounts>;
-
-const HOUR_MS = 3_600_000;
 
 /** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
@@ -133,7 +137,7 @@ export function createCounter(
     points === 1 && runs.length === 4 && level < MINUTES.id;
 
   const planOf = ({ edges, ignoreHorizon }: CountQuery, horizon: number, latest: number) =>
-    planChunks(clip(edges, ignoreHorizon ? 0 : horizon, latest));
+    planChunks(clip(edges, ignoreHorizon ? 0 : horizon, latest), LEVELS);
 
   /** Undefined unless everything is cached. Needs no snapshot, which takes longer than everything here. */
   function countCached(query: CountQuery, changesNow: number): AnyCounts | undefined {
@@ -301,16 +305,6 @@ export async function inSlices<T>(
   } finally {
     read.transaction.done();
   }
-}
-
-/**
- * Limits edges to the time from the horizon to the latest event: there is nothing to count outside. Edges after the latest
- * event move to the end of its hour: for an edge within the newest minute, all its milliseconds would have to be read.
- */
-export function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
-  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= latest) return edges;
-  const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
-  return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
 /** The scopes that a query counts. */

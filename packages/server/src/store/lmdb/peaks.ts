@@ -4,14 +4,25 @@
  */
 
 import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, SECOND_RUNS } from '../cells.ts';
+import { clip, type Level, planChunks } from '../plan.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
-import { clip, inSlices, type Lookups, readChanges } from './count.ts';
+import { inSlices, type Lookups, readChanges } from './count.ts';
 import { type CountArray, compact, largest } from './decoded-cells.ts';
-import { COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
-import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
+import {
+  allChanges,
+  COUNTERS,
+  cellsIn,
+  EXACT,
+  LEVELS,
+  MINUTES,
+  metaValue,
+  type ReadOptions,
+  recordName,
+  type Schema,
+} from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
 export type PeakFinder = (
@@ -110,7 +121,7 @@ class PeakSearch {
 
   *run(): Generator<void, Float64Array[]> {
     const undecided = new Map<number, Part[]>();
-    const plan = this.#query.scopes.length === 0 ? [] : planChunks(this.#query.edges);
+    const plan = this.#query.scopes.length === 0 ? [] : planChunks(this.#query.edges, LEVELS);
     for (const { level, chunk, runs } of plan) {
       if (level === EXACT.id) {
         yield* this.#addCutMinute(chunk, runs);
@@ -327,7 +338,7 @@ class PeakSearch {
 
 const EMPTY = new Float64Array(0);
 
-/** The cells of each point of the runs (levels.ts). */
+/** The cells of each point of the runs (plan.ts). */
 function* partsOf(runs: readonly number[]): Generator<{ point: number; first: number; end: number }> {
   for (let run = 0; run < runs.length; run += 4) {
     const end = runs[run + 1] ?? 0;

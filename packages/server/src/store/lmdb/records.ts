@@ -1,7 +1,8 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
+
 import { compareKeys, type Database, type Key } from 'lmdb';
+import type { Level } from '../plan.ts';
 import { StoreDamaged } from '../store.ts';
-import { LEVELS, type Level } from './levels.ts';
 import {
   type BinaryTable,
   CHANGES,
@@ -9,6 +10,7 @@ import {
   cellsSeed,
   decodeChanges,
   type HostRecord,
+  LEVELS,
   levelRange,
   type ProjectRecord,
   type ReadOptions,

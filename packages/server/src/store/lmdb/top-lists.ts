@@ -1,7 +1,9 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
+
 import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
+import type { Level } from '../plan.ts';
 import {
   coveredHours,
   HOUR_MS,
@@ -22,18 +24,19 @@ import {
   TopAdditions,
 } from '../top-records.ts';
 import { type Lookups, scopesOf } from './count.ts';
-import { COUNTERS, LEVELS, type Level } from './levels.ts';
 import { type Neighbours, neighboursOf } from './records.ts';
 import {
   addChecksum,
   allChanges,
   CHECKSUM_BYTES,
+  COUNTERS,
   cellsSeed,
   changesOf,
   countChange,
   countChunkChange,
   deletedHosts,
   freedBefore,
+  LEVELS,
   metaValue,
   type ReadOptions,
   type Schema,
