@@ -5,12 +5,9 @@ import { cacheCreated } from './diagnostics.ts';
 /** The caches that live as long as the process, and what is in them. */
 export const CACHES = {
   access_keys: 'access keys with their users',
-  absences: 'chunks without counts (embedded store)',
   chunks: 'decoded counts (embedded store)',
   content_codings: 'parsed `Accept-Encoding` headers',
   host_lists: 'hosts of projects (embedded store)',
-  host_sets: 'selections of hosts (embedded store)',
-  hosts: 'numbers of hosts (embedded store)',
   keystone: 'tokens, access keys and roles that Keystone has confirmed',
   keystone_refusals: 'credentials that Keystone has refused',
   login_failures: 'users and addresses with failed logins',

@@ -98,24 +98,21 @@ export async function topHosts(store: Store, query: RangeQuery, top: number): Pr
     store.count({ ...onePoint(query), rows: 'attacks', byHost: true }),
     store.hosts(query.project),
   ]);
-  const attacks = new Map<string, number>();
-  for (const [id, [ofHost]] of counted) attacks.set(id, ofHost[0] ?? 0);
-  const candidates = mostFrequent(attacks, top);
+  const attacks = Array.from(counted, ([id, [row]]): [string, number] => [id, row[0] ?? 0]);
+  const candidates = new Map(mostFrequent(attacks, top));
   const names = namesOf(candidates, hosts);
   const counts = Array.from(candidates, ([id, num]) => ({ key: names.get(id) ?? id, num }));
-  return { total: attacks.size, items: topCounts(counts, top).items };
+  return { total: attacks.length, items: topCounts(counts, top).items };
 }
 
 /** All that can be among the first: of equal counts, the names decide. Naming and sorting all hosts takes longer. */
-function mostFrequent(counts: ReadonlyMap<string, number>, top: number): ReadonlyMap<string, number> {
-  if (counts.size <= top) return counts;
-  const sorted = new Float64Array(counts.size);
-  let n = 0;
-  for (const num of counts.values()) sorted[n++] = num;
-  const least = sorted.sort().at(-top) ?? 0;
-  const candidates = new Map<string, number>();
-  for (const [id, num] of counts) if (num >= least) candidates.set(id, num);
-  return candidates;
+function mostFrequent(counts: [id: string, num: number][], top: number): [id: string, num: number][] {
+  if (counts.length <= top) return counts;
+  const least =
+    Float64Array.from(counts, ([, num]) => num)
+      .sort()
+      .at(-top) ?? 0;
+  return counts.filter(([, num]) => num >= least);
 }
 
 /** The names of some hosts by ID. */

@@ -9,7 +9,7 @@
  * unknown series, so new ones can be added without rewriting stored records.
  */
 import { CATEGORIES, type Category, EVENT_COUNT_MAX, type Event, OVERVIEW_GROUPS } from '../event.ts';
-import type { ChunkPlan } from './levels.ts';
+import type { ChunkPlan } from './plan.ts';
 import { NumberReader, type RecordWriter } from './record-bytes.ts';
 
 /**
@@ -37,7 +37,7 @@ const ALL_ATTACKS = GROUPS.length - 1;
 
 const SECONDS = 60;
 const SECOND_MS = 1_000;
-/** The seconds of a minute, as runs (levels.ts). */
+/** The seconds of a minute, as runs (plan.ts). */
 export const SECOND_RUNS = [0, SECONDS * SECOND_MS, 0, SECOND_MS];
 
 /** What a series counts: blocked attacks also count as attacks. Null for a series of a later release. */

@@ -56,15 +56,17 @@ function layoutOf(rows: readonly Row[]): RowLayout {
   return { rowOf, count: hasTotal ? rows.length - 1 : rows.length, hasTotal };
 }
 
-/** The rows of counts that are stored row by row. */
-export function splitRows({ count, hasTotal }: RowLayout, counts: Float64Array): Float64Array[] {
-  const points = counts.length / count;
-  const rows = Array.from({ length: count }, (_, row) => counts.subarray(row * points, (row + 1) * points));
-  if (!hasTotal) return rows;
-  const total = new Float64Array(points);
-  for (let i = points; i < counts.length; i++) {
-    const point = i % points;
-    total[point] = (total[point] ?? 0) + (counts[i] ?? 0);
-  }
-  return [...rows, total];
+/** The rows of counts that are stored row by row, from the row `first` on. */
+export function splitRows({ count, hasTotal }: RowLayout, counts: Float64Array, points: number, first = 0) {
+  const rows: Float64Array[] = [];
+  for (let row = first; row < first + count; row++)
+    rows.push(counts.subarray(row * points, (row + 1) * points));
+  if (hasTotal) rows.push(sumOf(rows.slice(1)));
+  return rows;
+}
+
+function sumOf([first = new Float64Array(0), ...others]: readonly Float64Array[]): Float64Array {
+  const sums = first.slice();
+  for (const row of others) for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (row[i] ?? 0);
+  return sums;
 }

@@ -1,4 +1,5 @@
 /** The write side: one group of batches in one transaction. */
+
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import { fromLinkRecord, isStart, startWith, toLinkRecord } from '../batches.ts';
 import {
@@ -32,6 +33,7 @@ import {
   weighRequests,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
+import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
@@ -45,14 +47,15 @@ import {
   storedCategory,
 } from '../store.ts';
 import { weighTopLists } from '../top-records.ts';
-import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
+  COUNTERS,
   cellsKey,
   cellsSeed,
   countChange,
   countChunkChange,
+  EXACT,
   metaValue,
   type ProjectRecord,
   SCOPES_MAX,

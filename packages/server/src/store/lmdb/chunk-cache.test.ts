@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ALL_CELLS, ChunkCache, HostSets, partKey, SharedChunks } from './chunk-cache.ts';
+import { ALL_CELLS, ChunkCache, partKey, SharedChunks } from './chunk-cache.ts';
 
 const NUMBERS = 10;
 /** The weight of an entry in bytes: its numbers, and the overhead. */
@@ -74,13 +74,4 @@ test('many ranges of one chunk evict the oldest of them, and nothing else', () =
     cache.find(0, 1, 0, rangeOf(first)),
   );
   expect(kept).toEqual([378, 379, 380, 381, 382, 383]);
-});
-
-test('a host set gets an ID the second time, in any order of its hosts', () => {
-  const sets = new HostSets();
-  expect(sets.idIfRepeated([1, 2])).toBeUndefined();
-  const id = sets.idIfRepeated([2, 1]);
-  expect(id).toBeLessThan(0);
-  expect(sets.idOf([1, 2])).toBe(id);
-  expect(sets.idOf([1, 3])).not.toBe(id);
 });

@@ -127,39 +127,3 @@ export class ChunkCache {
     return known;
   }
 }
-
-/** Limits the length of all host sets as text: a few hundred sets of a thousand hosts. */
-const HOST_SET_CHARACTERS_MAX = 1_048_576;
-const HOST_SETS_MAX = 10_000;
-
-/**
- * IDs of host sets, under which the chunk cache keeps their sums: a dashboard queries the same hundred hosts each time,
- * over a range that has moved (docs/decisions/0012). IDs are negative, unlike scopes, and never reused, because the
- * cache may still have the sums of an evicted set.
- */
-export class HostSets {
-  readonly #ids = new BoundedCache<string, number>({
-    name: 'host_sets',
-    entriesMax: HOST_SETS_MAX,
-    weightMax: HOST_SET_CHARACTERS_MAX,
-    weight: (_, name) => name.length,
-  });
-  #lastId = 0;
-
-  /** Undefined for one host, and the first time: the sums of a set that is queried only once are not worth keeping. */
-  idIfRepeated(scopes: readonly number[]): number | undefined {
-    if (scopes.length < 2) return undefined;
-    const before = this.#lastId;
-    const id = this.idOf(scopes);
-    return id < before ? undefined : id;
-  }
-
-  idOf(scopes: readonly number[]): number {
-    const name = scopes.toSorted((a, b) => a - b).join();
-    const known = this.#ids.get(name);
-    if (known !== undefined) return known;
-    this.#lastId--;
-    this.#ids.set(name, this.#lastId);
-    return this.#lastId;
-  }
-}

@@ -2,10 +2,11 @@
  * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process a few hundred scopes of
  * a chunk at a time, to bound the memory.
  */
+
 import { cellCode, cellOf, FIRST_PEAK, peaksOf, readCells, seriesOf } from '../cells.ts';
-import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
+import type { Level } from '../plan.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
-import { CHANGES, cellsKey, type Schema } from './schema.ts';
+import { CHANGES, COUNTERS, cellsKey, EXACT, LEVELS, type Schema } from './schema.ts';
 
 /** Counts by cellCode. */
 export type Cells = Map<number, number>;

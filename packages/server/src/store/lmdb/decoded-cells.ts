@@ -2,7 +2,7 @@
  * Decoded records, in the forms that the chunk cache keeps (docs/decisions/0012): running totals of counters, lists of the cells
  * of cut minutes, and plain counts. `accumulate` is the oracle of all.
  */
-import type { ChunkPlan } from '../levels.ts';
+import type { ChunkPlan } from '../plan.ts';
 import { NumberReader } from '../record-bytes.ts';
 
 /**

@@ -5,9 +5,8 @@ import { eventsOfCells, readCells } from '../cells.ts';
 import { isDeletedHost } from '../ids.ts';
 import { type BatchRecord, type Source, StoreDamaged } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
-import { metaValue, recordName, type Schema } from './schema.ts';
+import { EXACT, metaValue, recordName, type Schema } from './schema.ts';
 
 /** Bounds the memory for a part to a few megabytes. */
 const EVENTS_PER_PART = 20_000;

@@ -19,7 +19,6 @@ import {
 
 /** The hosts of a project, except deleted ones. */
 interface HostList extends Selected {
-  key: number;
   /** Sorted by name. */
   hosts: readonly Host[];
   count: number;
@@ -37,7 +36,7 @@ const LISTS_MAX = 10_000;
 const HOSTS_PER_PART = 256;
 
 /** Reads the hosts of a project in parts, 5 us per host, and caches them until one is added, renamed or deleted. */
-export function createHostLists(schema: Schema, { hostSets }: Lookups) {
+export function createHostLists(schema: Schema, { nextKey }: Lookups) {
   const known = new BoundedCache<number, HostList>({
     name: 'host_lists',
     entriesMax: LISTS_MAX,
@@ -66,7 +65,7 @@ export function createHostLists(schema: Schema, { hostSets }: Lookups) {
     const list = {
       scopes,
       ids: found.map(({ id }) => id),
-      key: hostSets.idOf(scopes),
+      key: nextKey(),
       hosts: found.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1)),
       count: project.hosts,
       deleted: deletedHosts(schema, read),

@@ -4,14 +4,25 @@
  */
 
 import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, SECOND_RUNS } from '../cells.ts';
+import { clip, type Level, planChunks } from '../plan.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
-import { clip, inSlices, type Lookups, readChanges } from './count.ts';
+import { inSlices, type Lookups, readChanges } from './count.ts';
 import { type CountArray, compact, largest } from './decoded-cells.ts';
-import { COUNTERS, cellsIn, EXACT, type Level, MINUTES, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
-import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
+import {
+  allChanges,
+  COUNTERS,
+  cellsIn,
+  EXACT,
+  LEVELS,
+  MINUTES,
+  metaValue,
+  type ReadOptions,
+  recordName,
+  type Schema,
+} from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
 export type PeakFinder = (
@@ -37,6 +48,7 @@ const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
 
 interface Query {
   scopes: readonly number[];
+  key: number;
   project: number;
   edges: readonly number[];
   changes: number;
@@ -62,10 +74,10 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
     const changes = lookups.changes.renew();
     const { project, horizon, deleted } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const { scopes } = lookups.select(project, hosts, deleted);
-    const query = { scopes, project: project.scope };
+    const { scopes, key } = lookups.select(project, hosts, deleted);
+    const query = { scopes, key, project: project.scope };
     const search = (more: Omit<Query, keyof typeof query>) =>
-      new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();
+      new PeakSearch(schema, cache, { ...query, ...more }, limits).run();
     if (scopes.length === 1) {
       const clipped = clip(edges, horizon, project.latest);
       // Without slices, the only step returns the peaks.
@@ -94,19 +106,13 @@ class PeakSearch {
   /** The upper bounds of each scope in the chunk of minutes that was read last. */
   #minutes: { chunk: number; scopes: Map<number, Float64Array> } = { chunk: -1, scopes: new Map() };
 
-  constructor(
-    schema: Schema,
-    { hostSets, absences }: Lookups,
-    cache: ChunkCache,
-    query: Query,
-    limits: typeof LIMITS,
-  ) {
-    const { scopes, changes, read, edges } = query;
+  constructor(schema: Schema, cache: ChunkCache, query: Query, limits: typeof LIMITS) {
+    const { key, read, edges } = query;
     this.#schema = schema;
     this.#cache = cache;
     this.#query = query;
-    this.#records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    this.#cacheKey = partKey(scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes), ALL_CELLS);
+    this.#records = new RecordReader(schema, { read });
+    this.#cacheKey = partKey(key, ALL_CELLS);
     this.#points = edges.length - 1;
     this.#best = new Float64Array(GROUPS.length * this.#points);
     this.#recordsLeft = limits.records;
@@ -115,7 +121,7 @@ class PeakSearch {
 
   *run(): Generator<void, Float64Array[]> {
     const undecided = new Map<number, Part[]>();
-    const plan = this.#query.scopes.length === 0 ? [] : planChunks(this.#query.edges);
+    const plan = this.#query.scopes.length === 0 ? [] : planChunks(this.#query.edges, LEVELS);
     for (const { level, chunk, runs } of plan) {
       if (level === EXACT.id) {
         yield* this.#addCutMinute(chunk, runs);
@@ -332,7 +338,7 @@ class PeakSearch {
 
 const EMPTY = new Float64Array(0);
 
-/** The cells of each point of the runs (levels.ts). */
+/** The cells of each point of the runs (plan.ts). */
 function* partsOf(runs: readonly number[]): Generator<{ point: number; first: number; end: number }> {
   for (let run = 0; run < runs.length; run += 4) {
     const end = runs[run + 1] ?? 0;

@@ -4,8 +4,15 @@ import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention } from '../store.ts';
 import { decodeRequest, deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
-import { LEVELS } from './levels.ts';
-import { cellsKey, changeAllVersions, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
+import {
+  cellsKey,
+  changeAllVersions,
+  countChange,
+  freedBefore,
+  LEVELS,
+  metaValue,
+  type Schema,
+} from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
 
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */

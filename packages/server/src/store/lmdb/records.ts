@@ -1,8 +1,8 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
+
 import { compareKeys, type Database, type Key } from 'lmdb';
-import type { BoundedCache } from '../../cache.ts';
+import type { Level } from '../plan.ts';
 import { StoreDamaged } from '../store.ts';
-import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
   type BinaryTable,
   CHANGES,
@@ -10,11 +10,11 @@ import {
   cellsSeed,
   decodeChanges,
   type HostRecord,
+  LEVELS,
   levelRange,
   type ProjectRecord,
   type ReadOptions,
   recordName,
-  SCOPES_MAX,
   type Schema,
   withoutChecksum,
 } from './schema.ts';
@@ -24,11 +24,6 @@ interface ReaderOptions {
   read?: ReadOptions | undefined;
   /** Whether to verify that a missing record was never written (about 10 us). */
   checksAbsence?(level: number): boolean;
-  /**
-   * Change counters at which the absence of an exact record was verified, and the current one. Unlike counters, exact
-   * records are read in each query.
-   */
-  known?: { absences: BoundedCache<number, number>; allChanges: number } | undefined;
 }
 
 /** Neighbouring keys of one chunk, with nothing in between. */
@@ -44,14 +39,12 @@ export class RecordReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
   readonly #checksAbsence: (level: number) => boolean;
-  readonly #known: ReaderOptions['known'];
   readonly #key = Buffer.allocUnsafe(9);
   #gap: Gap = { level: -1, chunk: -1, after: 0, before: 0 };
 
-  constructor(schema: Schema, { read, checksAbsence = () => true, known }: ReaderOptions = {}) {
+  constructor(schema: Schema, { read, checksAbsence = () => true }: ReaderOptions = {}) {
     this.#schema = schema;
     this.#read = read;
-    this.#known = known;
     this.#checksAbsence = checksAbsence;
   }
 
@@ -59,12 +52,7 @@ export class RecordReader {
   read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
     if (stored !== undefined) return checkedSections(level, chunk, scope, stored);
-    if (!this.#checksAbsence(level)) return undefined;
-    const known = level === EXACT.id ? this.#known : undefined;
-    const absence = chunk * SCOPES_MAX + scope;
-    if (known && known.absences.get(absence) === known.allChanges) return undefined;
-    this.checkAbsence(level, chunk, scope);
-    known?.absences.set(absence, known.allChanges);
+    if (this.#checksAbsence(level)) this.checkAbsence(level, chunk, scope);
     return undefined;
   }
 

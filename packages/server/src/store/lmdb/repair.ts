@@ -16,7 +16,6 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { EXACT, LEVELS } from './levels.ts';
 import { chunksOf, tryTo } from './records.ts';
 import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
@@ -26,7 +25,9 @@ import {
   changeAllVersions,
   changesOf,
   countChange,
+  EXACT,
   freedBefore,
+  LEVELS,
   META_KEYS,
   type MetaKey,
   nextChanges,

@@ -5,6 +5,7 @@ import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
 import type { Generations, RequestRecord } from '../flagged-requests.ts';
+import type { Level } from '../plan.ts';
 import { HEAD_BYTES } from '../record-bytes.ts';
 import {
   type FollowedPath,
@@ -14,10 +15,36 @@ import {
   StoreDamaged,
   StoreUnavailable,
 } from '../store.ts';
-import type { Level } from './levels.ts';
 
 /** Increased when older releases cannot read new files. Earlier versions are those of development builds. */
 export const STORAGE_VERSION = 4;
+
+const MINUTE_MS = 60_000;
+
+/**
+ * From coarse to fine. A chunk of cells is one record. Quarter hours serve time zones with offsets like +05:30, whose
+ * hours and days would otherwise be summed from minutes. The finest level holds exact milliseconds; queries read it only
+ * for minutes that an edge cuts. docs/storage.md explains the chunk lengths.
+ *
+ * The exact level has the highest ID, so that live traffic appends at the end of the tree: there LMDB fills its pages,
+ * elsewhere it splits them (10 MB instead of 22 for a month of six quiet hosts).
+ */
+export const LEVELS = [
+  { id: 0, cellMs: 60 * MINUTE_MS, cellsPerChunk: 384 },
+  { id: 1, cellMs: 15 * MINUTE_MS, cellsPerChunk: 384 },
+  { id: 2, cellMs: MINUTE_MS, cellsPerChunk: 120 },
+  { id: 3, cellMs: 1, cellsPerChunk: MINUTE_MS },
+] as const satisfies readonly Level[];
+
+export const MINUTES = LEVELS[2];
+export const EXACT = LEVELS[3];
+/** The index of a level is its ID. */
+export const COUNTERS = [LEVELS[0], LEVELS[1], LEVELS[2]] as const;
+
+/** The cells of a chunk of counters; 0 for the exact level. */
+export function cellsIn(level: number): number {
+  return COUNTERS[level]?.cellsPerChunk ?? 0;
+}
 
 export interface ProjectRecord {
   /** Repeats the key, to detect a damaged key. */

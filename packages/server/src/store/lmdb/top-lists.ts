@@ -1,7 +1,9 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
+
 import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
+import type { Level } from '../plan.ts';
 import {
   coveredHours,
   HOUR_MS,
@@ -21,19 +23,20 @@ import {
   selectSummaries,
   TopAdditions,
 } from '../top-records.ts';
-import type { Lookups } from './count.ts';
-import { COUNTERS, LEVELS, type Level } from './levels.ts';
+import { type Lookups, scopesOf } from './count.ts';
 import { type Neighbours, neighboursOf } from './records.ts';
 import {
   addChecksum,
   allChanges,
   CHECKSUM_BYTES,
+  COUNTERS,
   cellsSeed,
   changesOf,
   countChange,
   countChunkChange,
   deletedHosts,
   freedBefore,
+  LEVELS,
   metaValue,
   type ReadOptions,
   type Schema,
@@ -231,7 +234,7 @@ const ITEM_BYTES = 128;
 
 export function createTopFinder(
   schema: Schema,
-  { changes, findProject, scopesOf, select }: Lookups,
+  { changes, findProject, select }: Lookups,
   bytesMax?: number,
 ): (query: TopQuery) => TopList | Promise<TopList> {
   /** Lists of repeated queries. They are current while the change counter of the file is the same. */
@@ -265,7 +268,7 @@ export function createTopFinder(
     return list;
   }
 
-  /** Undefined for an unknown project, or for hosts that are selected for the first time. */
+  /** Undefined for an unknown project. */
   function resultName(query: TopQuery, changesNow: number): string | undefined {
     const { project: projectId, hosts, list, categories, limit } = query;
     const { project, deleted } = findProject(projectId, changesNow);
@@ -283,7 +286,8 @@ export function createTopFinder(
     const latest = schema.projects.get(projectId, read)?.latest ?? 0;
     const scope = project?.scope ?? 0;
     // In key order, which is also the order in the file.
-    const selected = hosts && (project ? [...scopesOf(project, hosts)] : []).map(([of, id]) => ({ id, of }));
+    const selected =
+      hosts && (project ? [...scopesOf(schema, project, hosts)] : []).map(([of, id]) => ({ id, of }));
     const ids = selected?.map(({ id }) => id);
     const reader = new ListsReader(schema, read);
     return {

@@ -1,9 +1,11 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
+
 import { inspect } from 'node:util';
 import { OVERVIEW_GROUPS } from '../../event.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
+import type { Level } from '../plan.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
 import { checkRecord } from '../top-records.ts';
 import {
@@ -16,11 +18,11 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { LEVELS, type Level } from './levels.ts';
 import { checkEntry, chunksOf, records, tryTo } from './records.ts';
 import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
+  LEVELS,
   META_KEYS,
   metaValue,
   openTables,

@@ -1,7 +1,7 @@
 /** The read side: each query is one statement, and so reads one snapshot. */
 import type { Database } from '../../postgres/database.ts';
 import { accumulate } from '../cells.ts';
-import { type ChunkPlan, planChunks } from '../levels.ts';
+import { type ChunkPlan, clip, planChunks } from '../plan.ts';
 import { LAYOUTS } from '../rows.ts';
 import type { CountQuery } from '../store.ts';
 import { CHANGES_MS, EXACT, LEVELS, ROLLUPS } from './schema.ts';
@@ -96,7 +96,7 @@ export class Counter {
     let end = endOfChunk(this.#now() + 2 * DAY_MS);
     for (;;) {
       const horizon = this.#horizon;
-      const plan = planChunks(clip(edges, ignoreHorizon ? 0 : horizon, end), LEVELS);
+      const plan = planChunks(clip(edges, ignoreHorizon ? 0 : horizon, end - 1), LEVELS);
       const minutes = LEVELS.map(({ id }) => minutesOf(plan, id));
       const rows = await this.#database.run<CountsRow>(STATEMENTS[scope], [
         project,
@@ -118,12 +118,6 @@ export class Counter {
 
 function endOfChunk(time: number): number {
   return (Math.floor(time / CHANGES_MS) + 1) * CHANGES_MS;
-}
-
-/** The limits are whole minutes, or the horizon. */
-export function clip(edges: readonly number[], horizon: number, end: number): readonly number[] {
-  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;
-  return edges.map((edge) => Math.max(Math.min(edge, end), horizon));
 }
 
 function minutesOf(plan: readonly ChunkPlan[], level: number): number[] {

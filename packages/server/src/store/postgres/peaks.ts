@@ -4,8 +4,8 @@
  */
 import type { Database, Run } from '../../postgres/database.ts';
 import { accumulate, GROUP_ROWS, GROUPS } from '../cells.ts';
+import { clip } from '../plan.ts';
 import { QueryTooLarge, type Selection } from '../store.ts';
-import { clip } from './count.ts';
 import { EXACT, NO_HOST, SECONDS } from './schema.ts';
 import { readSegment } from './segments.ts';
 
@@ -47,8 +47,7 @@ async function find(
       [...new Set(hosts ?? [])],
     ]),
   ]);
-  const end = (Math.floor((state?.latest ?? 0) / MINUTE_MS) + 1) * MINUTE_MS;
-  const peaks = new Peaks(clip(edges, state?.horizon ?? 0, end));
+  const peaks = new Peaks(clip(edges, state?.horizon ?? 0, state?.latest ?? 0));
   if (hosts !== undefined) {
     const selected = new Set(numbers.map(({ number }) => number));
     await addSegments(run, project, peaks, (host) => selected.has(host));
@@ -118,7 +117,7 @@ async function addSegments(
   }
 }
 
-/** The seconds of a whole minute, as runs (levels.ts): from exact cells, and from cells of a second. */
+/** The seconds of a whole minute, as runs (plan.ts): from exact cells, and from cells of a second. */
 const WHOLE_MINUTE = [0, MINUTE_MS, 0, SECOND_MS];
 const WHOLE_SECONDS = [0, SECONDS.cellsPerChunk, 0, 1];
 

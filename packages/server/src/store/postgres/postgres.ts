@@ -87,14 +87,16 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   async function count(query: CountQuery): Promise<AnyCounts> {
     const layout = LAYOUTS[query.rows];
     const counts = await counter.count(query);
-    const nothing = new Float64Array(layout.count * (query.edges.length - 1));
-    if (!query.byHost) return splitRows(layout, counts.get(0) ?? nothing);
+    const points = query.edges.length - 1;
+    const rowsOf = (number: number) =>
+      splitRows(layout, counts.get(number) ?? new Float64Array(layout.count * points), points);
+    if (!query.byHost) return rowsOf(0);
     const counted = [...counts].filter(([, sums]) => sums.some((n) => n > 0));
     const hosts = await database.run<{ id: string; number: number }>(
       `SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[]) AND ${NOT_DELETED}`,
       [query.project, counted.map(([number]) => number)],
     );
-    return new Map(hosts.map(({ id, number }) => [id, splitRows(layout, counts.get(number) ?? nothing)]));
+    return new Map(hosts.map(({ id, number }) => [id, rowsOf(number)]));
   }
 
   const records = recordMethods(database, available, now);

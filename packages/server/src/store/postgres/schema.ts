@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, LockTimeout, type Run, StatementFailed } from '../../postgres/database.ts';
-import type { Level } from '../levels.ts';
+import type { Level } from '../plan.ts';
 import { HOUR_MS, StoreMisconfigured } from '../store.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,4 +1,4 @@
-/** The resolutions of counters, and how to tile a range with the coarsest cells that fit. Stores choose their levels. */
+/** The plan of a query: which cells make up its points, the coarsest that fit. Stores choose their levels. */
 
 export interface Level {
   /** Part of keys on disk, so it must never change. */
@@ -6,6 +6,8 @@ export interface Level {
   cellMs: number;
   cellsPerChunk: number;
 }
+
+const HOUR_MS = 3_600_000;
 
 /** A record to read, and the points that its cells belong to. */
 export interface ChunkPlan {
@@ -16,6 +18,16 @@ export interface ChunkPlan {
    * Ascending and without overlap.
    */
   runs: number[];
+}
+
+/**
+ * Limits edges to the time from the horizon to the latest event: there is nothing to count outside. Edges after the latest
+ * event move to the end of its hour: for an edge within the newest minute, all its milliseconds would have to be read.
+ */
+export function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
+  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= latest) return edges;
+  const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
+  return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
 /**

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type ChunkPlan, LEVELS, planChunks } from './levels.ts';
+import { LEVELS } from './lmdb/schema.ts';
+import { type ChunkPlan, planChunks } from './plan.ts';
 
 const BASE = Date.UTC(2026, 0, 1);
 const DAY_MS = 86_400_000;
@@ -30,7 +31,7 @@ const gridEdges = fc
 test('the runs of a plan tile every point exactly once, with the coarsest cells that fit', () => {
   fc.assert(
     fc.property(fc.oneof(anyEdges, gridEdges), (edges) => {
-      const tiles = planChunks(edges).flatMap(tilesOf);
+      const tiles = planChunks(edges, LEVELS).flatMap(tilesOf);
       for (let point = 0; point + 1 < edges.length; point++) {
         const own = tiles.filter((tile) => tile.point === point).sort((a, b) => a.from - b.from);
         expect(own[0]?.from).toBe(edges[point]);
@@ -48,7 +49,7 @@ test('the runs of a plan tile every point exactly once, with the coarsest cells 
 
 test('the plan of a regular grid has one run per chunk', () => {
   const edges = Array.from({ length: 1_441 }, (_, i) => BASE + 3_600_000 + i * 60_000);
-  expect(planChunks(edges).map(({ runs }) => runs.length)).toEqual(Array(13).fill(4));
+  expect(planChunks(edges, LEVELS).map(({ runs }) => runs.length)).toEqual(Array(13).fill(4));
 });
 
 test.each([
@@ -65,18 +66,18 @@ test.each([
       },
     },
   );
-  planChunks(edges);
+  planChunks(edges, LEVELS);
   expect(reads).toBeLessThan(20 * 3_000);
 });
 
 test('a day by minute on the minute reads no exact milliseconds', () => {
   const edges = Array.from({ length: 1_441 }, (_, i) => BASE + i * 60_000);
-  expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([2]));
+  expect(new Set(planChunks(edges, LEVELS).map(({ level }) => level))).toEqual(new Set([2]));
 });
 
 test('a month by hour in India reads quarter hours, not minutes', () => {
   const edges = Array.from({ length: 721 }, (_, i) => BASE + 1_800_000 + i * 3_600_000);
-  expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([1]));
+  expect(new Set(planChunks(edges, LEVELS).map(({ level }) => level))).toEqual(new Set([1]));
 });
 
 /** A tile is the time range of a point in a run. */
