@@ -33,7 +33,6 @@ import {
   countChange,
   countChunkChange,
   deletedHosts,
-  freedBefore,
   metaValue,
   type ReadOptions,
   type Schema,
@@ -70,9 +69,9 @@ export function putRecord({ topLists }: Schema, hour: number, scope: number, rec
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
-/** No list has hours that begin before this. Missing before the first prune. */
-export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
-  return meta.get('topLists', read) ?? 0;
+/** No list has hours that begin before this. */
+function topListsBefore(schema: Schema, read?: ReadOptions): number {
+  return metaValue(schema, 'topLists', read);
 }
 
 /** Attacks of a group of batches, of any project. */
@@ -481,7 +480,7 @@ function* keysOfHours(schema: Schema, first: number, last: number): Generator<Bu
 export function putTopSlices(schema: Schema, projectId: string, slices: readonly TopSlice[]): void {
   const project = schema.projects.get(projectId);
   const horizon = metaValue(schema, 'horizon');
-  const before = Math.max(topListsBefore(schema), freedBefore(schema));
+  const before = Math.max(topListsBefore(schema), metaValue(schema, 'freed'));
   const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
   for (const { hostId, hour, record } of kept) {
     const of = project?.scope ?? 0;
