@@ -30,7 +30,6 @@ export const CACHES = {
   timeline_zeros: 'text of points without counts',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',
-  top_results: 'top lists of repeated queries (embedded store)',
   versions: 'sums of change counters (embedded store)',
 } as const;
 
