@@ -24,7 +24,6 @@ export const CACHES = {
   source_names: 'names of sources',
   tokens: 'valid tokens',
   top_lists: 'merged hours of top lists',
-  top_results: 'top lists of repeated queries (embedded store)',
   versions: 'sums of change counters (embedded store)',
 } as const;
 

@@ -115,45 +115,40 @@ export class Semaphore {
 
 const SLICE_MS_MAX = 5;
 
-/** Runs long computations in slices of a few milliseconds per event-loop turn, so that requests never wait for them. */
+/** Runs long computations in slices, one in each turn of the event loop, so that requests never wait for them. */
 export class TimeSlicer {
-  readonly #steps = new FairQueue<() => void>();
+  readonly #waiting = new FairQueue<() => void>();
   readonly #now: () => number;
-  #isScheduled = false;
 
   /** `now`: monotonic milliseconds. */
   constructor(now = () => performance.now()) {
     this.#now = now;
   }
 
-  /** Runs the generator to its end; each `yield` is a point where it may be interrupted. */
-  run<T>(owner: string, steps: Generator<void, T>): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      const step = () => {
-        try {
-          const { done, value } = steps.next();
-          if (done) resolve(value);
-          else this.#steps.add(owner, step);
-        } catch (error) {
-          reject(error);
-        }
-      };
-      this.#steps.add(owner, step);
-      this.#schedule();
+  /** Waits for a turn of the owner. */
+  nextTurn(owner: string): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#waiting.isEmpty) this.#schedule();
+      this.#waiting.add(owner, resolve);
     });
   }
 
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(() => this.#runSlice());
+  /** Runs the generator to its end; each `yield` is a point where it may be interrupted. */
+  async run<T>(owner: string, steps: Generator<void, T>): Promise<T> {
+    for (;;) {
+      await this.nextTurn(owner);
+      const end = this.#now() + SLICE_MS_MAX;
+      do {
+        const { done, value } = steps.next();
+        if (done) return value;
+      } while (this.#now() < end);
+    }
   }
 
-  #runSlice(): void {
-    this.#isScheduled = false;
-    const end = this.#now() + SLICE_MS_MAX;
-    do this.#steps.take()?.();
-    while (!this.#steps.isEmpty && this.#now() < end);
-    if (!this.#steps.isEmpty) this.#schedule();
+  #schedule(): void {
+    setImmediate(() => {
+      this.#waiting.take()?.();
+      if (!this.#waiting.isEmpty) this.#schedule();
+    });
   }
 }

@@ -1,9 +1,6 @@
 /** Resolves the host names of a batch: looks them up and registers new ones, until the project is full. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Slices } from './slices.ts';
 import type { HostnamesToResolve } from './store.ts';
-
-/** Names that are looked up in one turn of the event loop: a few milliseconds. */
-export const NAMES_PER_TURN = 5_000;
 
 /** The registered names of a project. */
 export interface Hostnames {
@@ -29,13 +26,14 @@ export async function resolveHosts(
   const ids = new Array<string | null>(hostnames.length).fill(null);
   if (hostnames.length === 0) return ids;
   const registered = new Map<string, string | null>();
+  const slices = new Slices();
   let room: number | null = null;
   for (;;) {
     const { hosts, find } = await read();
     room ??= limit - hosts;
     const newNames = new Set<string>();
     for (const [i, hostname] of hostnames.entries()) {
-      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
+      if (slices.isOver()) await slices.next();
       const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
       ids[i] = id;
       const isNew = id === null && !registered.has(hostname);

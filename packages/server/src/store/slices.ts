@@ -1,8 +1,9 @@
 /** Long work in slices of a few milliseconds, between which the event loop does other work. */
-import { setImmediate } from 'node:timers/promises';
+import { TimeSlicer } from '../fair-queue.ts';
 
 /** How long work holds the event loop at a time. */
 export const SLICE_MS = 3;
+
 /** About 0.2 ms of work: reading the clock more often would take as long as reading small records. */
 const BYTES_PER_CLOCK_READ = 16_384;
 const RECORD_BYTES_MIN = 1_024;
@@ -20,7 +21,7 @@ export function finish<T>(steps: Generator<void, T>): T {
  * two slices per turn, admission would reject the queries of everyone else.
  */
 export class Slices {
-  static #turns: Promise<unknown> = Promise.resolve();
+  static readonly #slicer = new TimeSlicer();
   readonly #lengthMs: number;
   #recordBytes = 0;
   #start = performance.now();
@@ -38,8 +39,7 @@ export class Slices {
   }
 
   async next(): Promise<void> {
-    Slices.#turns = Slices.#turns.then(() => setImmediate());
-    await Slices.#turns;
+    await Slices.#slicer.nextTurn('');
     this.#start = performance.now();
   }
 
@@ -47,8 +47,8 @@ export class Slices {
   async run<T>(steps: Generator<void, T>): Promise<T> {
     for (;;) {
       const { done, value } = steps.next();
-      if (performance.now() - this.#start > this.#lengthMs) await this.next();
       if (done) return value;
+      if (performance.now() - this.#start > this.#lengthMs) await this.next();
     }
   }
 }

@@ -10,6 +10,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { AttackDetails, Event } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
+import type { KnownMerges } from './known-merges.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
@@ -191,36 +192,9 @@ export function weighTopLists(events: readonly Event[]): number {
   return RECORD_WEIGHT * records + ATTACK_WEIGHT * attacks;
 }
 
-interface ChangedRecord {
+export interface ChangedRecord {
   hostId: string | null;
   record: Buffer;
-}
-
-/** Merges that are known already, so that a transaction need not repeat what was computed before it began. */
-export class KnownMerges {
-  readonly #known = new Map<string, { stored: Buffer | undefined; merged: ChangedRecord[] }>();
-  readonly #room: { bytes: number };
-
-  /** `room`: how much may be kept, shared by all merges of a transaction. By default nothing. */
-  constructor(room = { bytes: 0 }) {
-    this.#room = room;
-  }
-
-  /** `stored` is valid until the next read, and `key` says what is added to it. */
-  *run(
-    key: string,
-    stored: Uint8Array | undefined,
-    merge: (stored: Buffer | undefined) => Generator<void, ChangedRecord[]>,
-  ): Generator<void, ChangedRecord[]> {
-    const known = this.#known.get(key);
-    if (known && (stored === undefined ? known.stored === undefined : known.stored?.equals(stored)))
-      return known.merged;
-    const copy = stored && Buffer.from(stored);
-    const merged = yield* merge(copy);
-    this.#room.bytes -= merged.reduce((sum, { record }) => sum + record.length, copy?.length ?? 0);
-    if (this.#room.bytes >= 0) this.#known.set(key, { stored: copy, merged });
-    return merged;
-  }
 }
 
 interface HourMerge {
@@ -230,19 +204,32 @@ interface HourMerge {
   project: string;
   /** How many values a list keeps. */
   keysMax: number;
-  /** Additions of different projects or hours must not share it. */
-  known?: KnownMerges;
+  /** By host ID, '' for the project. Additions of different projects or hours must not share it. */
+  known?: KnownMerges<string, ChangedRecord[]>;
 }
 
 /** The records of one hour after additions, that of the project last. Each step takes about a millisecond. */
-export function* addToRecords({
-  known = new KnownMerges(),
-  ...merge
-}: HourMerge): Generator<void, ChangedRecord[]> {
+export function* addToRecords(merge: HourMerge): Generator<void, ChangedRecord[]> {
   const stored = merge.read(null);
   const kind = stored?.[0] ?? JOINT;
-  if (kind & JOINT) return yield* known.run('', stored, (record) => addToJointRecord(record, merge));
-  return yield* addToOwnRecords({ ...merge, known });
+  if (kind & JOINT) return yield* mergeOnce(merge, '', stored, (record) => addToJointRecord(record, merge));
+  return yield* addToOwnRecords(merge);
+}
+
+/** `stored` is valid until the next read, and `key` says what is added to it. */
+function* mergeOnce(
+  { known }: HourMerge,
+  key: string,
+  stored: Uint8Array | undefined,
+  merge: (stored: Buffer | undefined) => Generator<void, ChangedRecord[]>,
+): Generator<void, ChangedRecord[]> {
+  const before = known?.get(key, stored);
+  if (before !== undefined) return before;
+  const copy = stored && Buffer.from(stored);
+  const merged = yield* merge(copy);
+  const bytes = merged.reduce((sum, { record }) => sum + record.length, 0);
+  known?.keep(key, copy, bytes, () => merged);
+  return merged;
 }
 
 function* addToJointRecord(
@@ -250,13 +237,7 @@ function* addToJointRecord(
   { additions, project, keysMax }: HourMerge,
 ): Generator<void, ChangedRecord[]> {
   const divide = (all: HourAdditions) =>
-    addToOwnRecords({
-      additions: all,
-      read: () => undefined,
-      project,
-      keysMax,
-      known: new KnownMerges(),
-    });
+    addToOwnRecords({ additions: all, read: () => undefined, project, keysMax });
   // A joint record would be divided at once.
   if (stored === undefined && longest(additions) > keysMax) return yield* divide(additions);
   const hosts: Map<string, Sections> = (stored && decodeRecord(stored).hosts) ?? new Map();
@@ -293,25 +274,20 @@ function additionsOf(sections: Sections): ListAdditions {
   });
 }
 
-function* addToOwnRecords({
-  additions,
-  read,
-  project,
-  keysMax,
-  known,
-}: Required<HourMerge>): Generator<void, ChangedRecord[]> {
+function* addToOwnRecords(merge: HourMerge): Generator<void, ChangedRecord[]> {
+  const { additions, read, project, keysMax } = merge;
   const changed: ChangedRecord[] = [];
   for (const [hostId, lists] of additions) {
     if (hostId === WITHOUT_HOST) continue;
     // The prefix makes the sketches of hosts and projects match.
     const prefix = hostPrefix(hostId);
     const hashOf = (list: number) => new KeyHash(project, list === URLS ? prefix : '');
-    const [merged] = yield* known.run(hostId, read(hostId), (stored) =>
+    const [merged] = yield* mergeOnce(merge, hostId, read(hostId), (stored) =>
       addToOwnRecord(hostId, stored, lists, keysMax, hashOf),
     );
     if (merged) changed.push(merged);
   }
-  const [ofProject] = yield* known.run('', read(null), function* (stored) {
+  const [ofProject] = yield* mergeOnce(merge, '', read(null), function* (stored) {
     const sum = yield* sumOf(additions);
     return yield* addToOwnRecord(null, stored, sum, keysMax, () => new KeyHash(project));
   });

@@ -33,6 +33,7 @@ import {
   weighRequests,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
+import { KnownMerges } from '../known-merges.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
@@ -141,28 +142,27 @@ interface Group {
   lists: GroupTopLists;
 }
 
-/** Reads only. `room`: how much is kept of merges (KnownMerges). */
+/** Reads only. `room`: how much is kept of merges. */
 function* openGroup(
   schema: Schema,
   project: StoredProject,
   batches: readonly Batch[],
   now: number,
   requestsMax: number,
-  room?: { bytes: number },
+  room = { bytes: 0 },
 ): Generator<void, Group> {
   const decision = yield* decide(batches, project, now, requestsMax);
-  const counts = new GroupCounts();
-  const lists = new GroupTopLists(schema, room);
-  const { scope: projectScope, id } = project.record;
+  const counts = new GroupCounts(room);
+  const lists = new GroupTopLists(schema, project.record, room);
   for (const { events } of decision.counted) {
     for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
       const { time, attack, details, hostId, count } = event;
       const scope = hostId === null ? null : project.scopeOf(hostId);
-      counts.add(event, projectScope, scope);
+      counts.add(event, project.record.scope, scope);
       if (attack === null || details === undefined) continue;
       const host = hostId === null || scope === null ? null : { id: hostId, scope };
-      lists.add({ time, attack, details }, count, { id, scope: projectScope }, host);
+      lists.add({ time, attack, details }, count, host);
     }
   }
   return { project, decision, counts, lists };
@@ -187,7 +187,7 @@ export function* prepareGroup(
   const room = { bytes: PREPARED_BYTES_MAX };
   const project = new StoredProject(schema, record);
   const group = yield* openGroup(schema, project, batches, now, requestsMax, room);
-  yield* group.counts.merge(schema, () => {}, room);
+  yield* group.counts.merge(schema, () => {});
   yield* group.lists.merge(schema, topKeys, () => {});
   return group;
 }
@@ -414,8 +414,6 @@ interface RecordAdditions extends Additions {
 }
 
 interface MergedRecord {
-  /** The record before, without its checksum. */
-  stored: Buffer | undefined;
   value: Buffer;
   raised: [series: number, peak: number][];
 }
@@ -430,7 +428,12 @@ class GroupCounts {
   #exact: RecordAdditions[] | null = null;
   /** Additions to counters, which depend on the peaks of exact records. */
   #counters: RecordAdditions[] | null = null;
-  readonly #merged = new Map<RecordAdditions, MergedRecord>();
+  readonly #known: KnownMerges<RecordAdditions, MergedRecord>;
+
+  /** `room`: how much is kept of merges. */
+  constructor(room: { bytes: number }) {
+    this.#known = new KnownMerges(room);
+  }
 
   add(event: Event, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX))
@@ -461,13 +464,9 @@ class GroupCounts {
 
   /**
    * Passes the changed records to `put`, first exact ones, then counters by level. The value is valid until the next call.
-   * Merges are kept as long as there is room, and not repeated while the stored record is the same.
+   * Merges are not repeated while the stored record is the same.
    */
-  *merge(
-    schema: Schema,
-    put: (record: RecordAdditions, value: Buffer) => void,
-    room = { bytes: 0 },
-  ): Generator<void, void> {
+  *merge(schema: Schema, put: (record: RecordAdditions, value: Buffer) => void): Generator<void, void> {
     const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
     const writer = new RecordWriter();
     const peaks = new MinutePeaks();
@@ -476,20 +475,13 @@ class GroupCounts {
       const { level, chunk, scope } = record;
       // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
       const stored = records.read(level, chunk, scope);
-      const known = this.#merged.get(record);
-      if (known && isSameRecord(known.stored, stored)) return known;
+      const known = this.#known.get(record, stored);
+      if (known) return known;
       isKnown = false;
       mergeCells(stored, record, writer, recordPeaks);
       const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
       const raised = recordPeaks?.raised() ?? [];
-      room.bytes -= value.length + (stored?.length ?? 0);
-      if (room.bytes >= 0) {
-        this.#merged.set(record, {
-          stored: stored && Buffer.from(stored),
-          value: Buffer.from(value),
-          raised,
-        });
-      }
+      this.#known.keep(record, stored, value.length, () => ({ value: Buffer.from(value), raised }));
       return { value, raised };
     };
     const counters: Counters = COUNTERS.map((level) => ({ level, records: new Map() }));
@@ -517,10 +509,6 @@ class GroupCounts {
       });
     return this.#exact;
   }
-}
-
-function isSameRecord(one: Buffer | undefined, other: Uint8Array | undefined): boolean {
-  return one === undefined || other === undefined ? one === other : one.equals(other);
 }
 
 function addToCounters(

@@ -1,7 +1,7 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { deletedHostId, freeHostId } from '../ids.ts';
-import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
+import type { Hostnames, NewHosts } from '../resolve-hosts.ts';
+import { Slices } from '../slices.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
 import {
@@ -16,6 +16,9 @@ import {
 /** How many new names one transaction registers, in 20 ms. Only a batch of a flood or a large import has more. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
 
+/** A few milliseconds. */
+const NAMES_PER_READ = 5_000;
+
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
 export async function readHostnames(
   { projects, hostnames }: Schema,
@@ -23,10 +26,11 @@ export async function readHostnames(
 ): Promise<Hostnames> {
   const { scope, hosts } = projects.get(wanted.project) ?? { scope: 0, hosts: 0 };
   if (wanted.hostnames.length < hosts) return { hosts, find: (hostname) => hostnames.get([scope, hostname]) };
+  const slices = new Slices();
   const ids = new Map<string, string>();
   let after: [number, string] | [number] = [scope];
   for (;;) {
-    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_TURN });
+    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_READ });
     let read = 0;
     for (const { key, value } of range) {
       ids.set(key[1], value);
@@ -34,8 +38,8 @@ export async function readHostnames(
       read++;
     }
     // The last name of a part is the first of the next.
-    if (read < NAMES_PER_TURN) return { hosts, find: (hostname) => ids.get(hostname) };
-    await nextTurn();
+    if (read < NAMES_PER_READ) return { hosts, find: (hostname) => ids.get(hostname) };
+    await slices.next();
   }
 }
 

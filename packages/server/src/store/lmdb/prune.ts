@@ -8,9 +8,9 @@ import {
   cellsKey,
   changeAllVersions,
   countChange,
-  freedBefore,
   LEVELS,
   metaValue,
+  SCOPES_MAX,
   type Schema,
 } from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
@@ -27,7 +27,7 @@ export function* pruneSteps(
   let freed = 0;
   // What will be freed is stored first, with the horizon of that moment: nobody can move it back to where data is missing.
   yield () => {
-    const [oldHorizon, oldFreed] = [metaValue(schema, 'horizon'), freedBefore(schema)];
+    const [oldHorizon, oldFreed] = [metaValue(schema, 'horizon'), metaValue(schema, 'freed')];
     freed = oldFreed;
     if (expectedHorizon !== undefined && expectedHorizon !== oldHorizon) return;
     const horizon = Math.max(oldHorizon, before);
@@ -62,18 +62,14 @@ export function* deleteRequestsSteps(
   before: number,
   projectId?: string,
 ): Generator<() => void> {
-  const scope = projectId === undefined ? undefined : schema.projects.get(projectId)?.scope;
-  if (projectId !== undefined && scope === undefined) return;
-  let start: unknown = scope === undefined ? undefined : [scope];
-  const end = scope === undefined ? undefined : [scope + 1];
+  const range = rangeOf(schema, projectId);
   for (let isDone = false; !isDone; ) {
     yield () => {
-      const range = { ...(start !== undefined && { start, end }), limit: RECORDS_PER_STEP };
-      const entries = [...schema.requests.getRange(range as never)];
+      const entries = [...schema.requests.getRange({ ...range, limit: RECORDS_PER_STEP } as never)];
       for (const { key, value } of entries) {
         if (decodeRequest(value).time < before) schema.requests.removeSync(key);
       }
-      start = entries.at(-1)?.key;
+      range.start = entries.at(-1)?.key ?? range.start;
       isDone = entries.length < RECORDS_PER_STEP;
     };
   }
@@ -85,10 +81,8 @@ export function* deleteExamplesSteps(
   before: number,
   projectId?: string,
 ): Generator<() => void> {
-  const scope = projectId === undefined ? undefined : schema.projects.get(projectId)?.scope;
-  if (projectId !== undefined && scope === undefined) return;
-  const range = scope === undefined ? {} : { start: [scope], end: [scope + 1] };
-  const old = [...schema.sources.getRange(range)].filter(({ value }) => withoutOldExamples(value, before));
+  const sources = schema.sources.getRange(rangeOf(schema, projectId) as never);
+  const old = [...sources].filter(({ value }) => withoutOldExamples(value, before));
   for (let i = 0; i < old.length; i += RECORDS_PER_STEP) {
     yield () => {
       for (const { key } of old.slice(i, i + RECORDS_PER_STEP)) {
@@ -98,6 +92,13 @@ export function* deleteExamplesSteps(
       }
     };
   }
+}
+
+/** The keys of a project, none if it is unknown, in tables whose keys begin with its scope. Without a project, all keys. */
+function rangeOf({ projects }: Schema, projectId: string | undefined): { start: unknown; end: unknown } {
+  if (projectId === undefined) return { start: [0], end: [SCOPES_MAX] };
+  const scope = projects.get(projectId)?.scope;
+  return scope === undefined ? { start: [0], end: [0] } : { start: [scope], end: [scope + 1] };
 }
 
 /**
@@ -142,7 +143,7 @@ export function readRetention(schema: Schema): Retention {
   const newestEvent = latest.reduce((newest, time) => Math.max(newest, time), 0);
   return {
     horizon: metaValue(schema, 'horizon'),
-    freedBefore: freedBefore(schema),
+    freedBefore: metaValue(schema, 'freed'),
     newestEvent: newestEvent === 0 ? null : newestEvent,
     note: schema.notes.get('retention') ?? null,
   };
@@ -150,9 +151,8 @@ export function readRetention(schema: Schema): Retention {
 
 export function restoreHorizon(schema: Schema, to: number): number {
   const before = metaValue(schema, 'horizon');
-  const horizon = Math.max(to, freedBefore(schema));
+  const horizon = Math.max(to, metaValue(schema, 'freed'));
   if (horizon >= before) return before;
-  schema.meta.putSync('freed', freedBefore(schema));
   schema.meta.putSync('horizon', horizon);
   changeAllVersions(schema);
   countChange(schema);

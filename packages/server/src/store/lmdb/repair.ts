@@ -24,16 +24,16 @@ import {
   cellsSeed,
   changeAllVersions,
   changesOf,
+  checkKnownVersion,
   countChange,
   EXACT,
-  freedBefore,
   LEVELS,
   META_KEYS,
   type MetaKey,
+  metaValue,
   nextChanges,
   openTables,
   putChanges,
-  refuseOlder,
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
@@ -66,7 +66,7 @@ export async function repairStatistics(path: string, progress: Progress = () => 
   if (lost.length > 0) return report;
   const schema = openTables(path);
   try {
-    refuseOlder(schema, path);
+    checkKnownVersion(tryTo(() => schema.version.get('version')) ?? STORAGE_VERSION, path);
     new Repair(schema, report, progress).run();
   } finally {
     await schema.root.close();
@@ -76,9 +76,6 @@ export async function repairStatistics(path: string, progress: Progress = () => 
 
 /** Damaged records of these tables can be removed: other tables have the same data, or nothing depends on it. */
 const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed', 'requests']);
-
-/** Caches compare them with the value that they have seen: a repaired one only has to differ from all before. */
-const HOST_COUNTERS: ReadonlySet<unknown> = new Set<MetaKey>(['deletedHosts', 'renamedHosts']);
 
 class Repair {
   readonly #schema: Schema;
@@ -107,7 +104,6 @@ class Repair {
     }
     this.#step(() => this.#removeDamagedTopLists());
     this.#step(() => {
-      // Also replaces a lost salt.
       changeAllVersions(this.#schema);
       countChange(this.#schema);
     });
@@ -138,8 +134,11 @@ class Repair {
     }
   }
 
-  /** The last assigned numbers must not be too low. The other values only have to differ from before. */
-  #metaSubstitute(key: (typeof META_KEYS)[number]): number {
+  /**
+   * The last assigned numbers must not be too low, and the horizon must not move back to where data is missing. Caches
+   * compare the other values with those that they have seen: they only have to differ from all before.
+   */
+  #metaSubstitute(key: MetaKey): number {
     const { projects, hosts, sources } = this.#schema;
     if (key === 'scopes') {
       return [...projects.getRange(), ...hosts.getRange()].reduce(
@@ -150,6 +149,9 @@ class Repair {
     if (key === 'sources') {
       return [...sources.getRange()].reduce((max, { value }) => Math.max(max, value.number), 0);
     }
+    if (key === 'topLists') return 0;
+    // Repaired before.
+    if (key === 'freed') return metaValue(this.#schema, 'horizon');
     if (key !== 'horizon') return Date.now();
     const [first = 0] = chunksOf(this.#schema, EXACT);
     return first * EXACT.cellsPerChunk;
@@ -163,15 +165,10 @@ class Repair {
       const finding = { table: name, key: keyText(key), problem: 'damaged' };
       // The keys of these tables are arrays (schema.ts).
       const parts = key as never;
-      if (name === 'meta' && HOST_COUNTERS.has(key)) this.#schema.meta.putSync(parts, Date.now());
-      else if (name === 'source-hosts') sourceHosts.putSync(parts, true);
+      if (name === 'source-hosts') sourceHosts.putSync(parts, true);
       else if (name === 'batch-days') batchDays.putSync(parts, true);
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
-      else if (
-        REMOVABLE.has(name) ||
-        (name === 'meta' && ['freed', 'salt', 'topLists'].includes(String(key)))
-      )
-        table.removeSync(key);
+      else if (REMOVABLE.has(name)) table.removeSync(key);
       else if (name === 'batches') {
         const [source, id] = parts as [number, string];
         const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
@@ -219,7 +216,7 @@ class Repair {
   #repairChunk(pair: LevelPair, chunk: number): void {
     const { coarse } = pair;
     // The horizon may move back to here.
-    const horizon = freedBefore(this.#schema);
+    const horizon = metaValue(this.#schema, 'freed');
     let isChanged = false;
     for (const comparison of compareChunk(this.#schema, pair, chunk)) {
       if (pair.fine.id === EXACT.id) this.#repairExact(pair, chunk, comparison, horizon);

@@ -16,7 +16,7 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 
-/** Increased when older releases cannot read new files. Earlier versions are those of development builds. */
+/** Increased when other releases cannot read new files. Lower versions are those of development builds. */
 export const STORAGE_VERSION = 4;
 
 const MINUTE_MS = 60_000;
@@ -90,15 +90,6 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey =
-  | (typeof META_KEYS)[number]
-  | 'version'
-  | 'freed'
-  | 'topLists'
-  | 'deletedHosts'
-  | 'renamedHosts'
-  | 'salt';
-
 export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
@@ -138,8 +129,8 @@ export function openTables(path: string, readOnly = false) {
     openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
   return {
     ...file,
-    meta: table<number, MetaKey>('meta'),
-    /** Only the version has no checksum: older releases must be able to read and reject it. */
+    meta: table<number, MetaKey | 'version'>('meta'),
+    /** Only the version has no checksum: other releases must be able to read and reject it. */
     version: openTable<number, 'version'>('meta', { encoding: 'json' }),
     notes: table<RetentionNote, 'retention'>('notes'),
     /** Key: level, chunk, scope (1, 4 and 4 bytes, big endian). Time before scope, so that live traffic writes in one place. */
@@ -186,43 +177,38 @@ function checkVersion(schema: Schema, path: string): void {
   });
 }
 
-function checkKnownVersion(version: number | undefined, path: string): void {
+/** `verify` and `repair` must not take a file of another version for a damaged one. */
+export function checkKnownVersion(version: number | undefined, path: string): void {
   if (version === STORAGE_VERSION) return;
+  const isOlder = typeof version === 'number' && version < STORAGE_VERSION;
   throw new StoreUnavailable(
     `${path} has storage version ${version}, but this release reads version ${STORAGE_VERSION}: ` +
-      (isOlder(version)
+      (isOlder
         ? 'a development build wrote it. Move it away, and ingest the logs again'
         : 'use a newer release'),
   );
 }
 
-function isOlder(version: unknown): boolean {
-  return typeof version === 'number' && version < STORAGE_VERSION;
-}
-
-/** For `verify` and `repair`, which read damaged files: what they do not know must not look like damage. */
-export function refuseOlder(schema: Schema, path: string): void {
-  let version: number | undefined;
-  try {
-    version = schema.version.get('version');
-  } catch {
-    // Damaged, but not of another version.
-  }
-  if (isOlder(version)) checkKnownVersion(version, path);
-}
-
 /** Every file of this version has these from its first transaction on: a missing one is damage. */
-export const META_KEYS = ['born', 'changes', 'horizon', 'scopes', 'sources'] as const;
+export const META_KEYS = [
+  'born',
+  'changes',
+  'deletedHosts',
+  'horizon',
+  'freed',
+  'renamedHosts',
+  'salt',
+  'scopes',
+  'sources',
+  'topLists',
+] as const;
 
-export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], read?: ReadOptions): number {
+export type MetaKey = (typeof META_KEYS)[number];
+
+export function metaValue({ meta }: Schema, key: MetaKey, read?: ReadOptions): number {
   const value = meta.get(key, read);
   if (typeof value !== 'number') throw new StoreDamaged(`the record '${key}' of the table meta is missing`);
   return value;
-}
-
-/** Until the first prune, and after a repair of it, everything before the horizon. */
-export function freedBefore(schema: Schema): number {
-  return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
 }
 
 /** Project and host scopes are larger than 0 and less than this: while a batch is appended they have 24 bits. */
@@ -254,9 +240,9 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** A random number in the version of every range, so that nobody can guess a version. Missing after a repair of it. */
-export function saltOf({ meta }: Schema): number {
-  return meta.get('salt') ?? 0;
+/** A random number in the version of every range, so that nobody can guess a version. */
+export function saltOf(schema: Schema): number {
+  return metaValue(schema, 'salt');
 }
 
 export function changeAllVersions({ meta }: Schema): void {
@@ -266,18 +252,18 @@ export function changeAllVersions({ meta }: Schema): void {
 /** The largest range of `randomInt`. */
 const SALT_END = 2 ** 48 - 1;
 
-/** Changes when a host is deleted: entries cached by host ID are valid until then. Missing before the first deletion. */
-export function deletedHosts({ meta }: Schema, read?: ReadOptions): number {
-  return meta.get('deletedHosts', read) ?? 0;
+/** Changes when a host is deleted: entries cached by host ID are valid until then. */
+export function deletedHosts(schema: Schema, read?: ReadOptions): number {
+  return metaValue(schema, 'deletedHosts', read);
 }
 
 export function countDeletedHost(schema: Schema): void {
   schema.meta.putSync('deletedHosts', nextChanges(deletedHosts(schema)));
 }
 
-/** The number of renamed hosts: a rename changes no count, so no version either. Missing before the first rename. */
-export function renamedHosts({ meta }: Schema, read?: ReadOptions): number {
-  return meta.get('renamedHosts', read) ?? 0;
+/** The number of renamed hosts: a rename changes no count, so no version either. */
+export function renamedHosts(schema: Schema, read?: ReadOptions): number {
+  return metaValue(schema, 'renamedHosts', read);
 }
 
 /**

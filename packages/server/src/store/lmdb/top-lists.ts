@@ -1,24 +1,15 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
-
-import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
+import { KnownMerges } from '../known-merges.ts';
 import type { Level } from '../plan.ts';
-import {
-  coveredHours,
-  HOUR_MS,
-  StoreDamaged,
-  type TopList,
-  type TopQuery,
-  type TopSlice,
-  wholeHours,
-} from '../store.ts';
+import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
+  type ChangedRecord,
   checkRecord,
   decodeRecord,
-  KnownMerges,
   selectOwn,
   selectSummaries,
   TopAdditions,
@@ -35,9 +26,9 @@ import {
   countChange,
   countChunkChange,
   deletedHosts,
-  freedBefore,
   LEVELS,
   metaValue,
+  type ProjectRecord,
   type ReadOptions,
   type Schema,
   withoutChecksum,
@@ -73,19 +64,25 @@ export function putRecord({ topLists }: Schema, hour: number, scope: number, rec
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
-/** No list has hours that begin before this. Missing before the first prune. */
-export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
-  return meta.get('topLists', read) ?? 0;
+/** No list has hours that begin before this. */
+function topListsBefore(schema: Schema, read?: ReadOptions): number {
+  return metaValue(schema, 'topLists', read);
 }
 
-/** Attacks of a group of batches, of any project. */
+/** Attacks of a group of batches of one project. */
 export class GroupTopLists {
+  readonly #project: ProjectRecord;
   readonly #before: number;
-  readonly #projects = new Map<string, ProjectAdditions>();
-  readonly #room: { bytes: number } | undefined;
+  readonly #additions = new TopAdditions();
+  /** The scopes of hosts by ID. */
+  readonly #scopes = new Map<string, number>();
+  /** By hour. */
+  readonly #known = new Map<number, KnownMerges<string, ChangedRecord[]>>();
+  readonly #room: { bytes: number };
 
-  /** `room`: how much is kept of merges (KnownMerges). */
-  constructor(schema: Schema, room?: { bytes: number }) {
+  /** `room`: how much is kept of merges. */
+  constructor(schema: Schema, project: ProjectRecord, room: { bytes: number }) {
+    this.#project = project;
     this.#before = topListsBefore(schema);
     this.#room = room;
   }
@@ -98,17 +95,11 @@ export class GroupTopLists {
   add(
     attack: { time: number; attack: string; details: AttackDetails },
     count: number,
-    project: { id: string; scope: number },
     host: { id: string; scope: number } | null,
   ): void {
     if (Math.floor(attack.time / HOUR_MS) * HOUR_MS < this.#before) return;
-    let known = this.#projects.get(project.id);
-    if (known === undefined) {
-      known = { scope: project.scope, scopes: new Map(), additions: new TopAdditions(), known: new Map() };
-      this.#projects.set(project.id, known);
-    }
-    if (host !== null) known.scopes.set(host.id, host.scope);
-    known.additions.add(attack, count, host?.id ?? null);
+    if (host !== null) this.#scopes.set(host.id, host.scope);
+    this.#additions.add(attack, count, host?.id ?? null);
   }
 
   /**
@@ -121,41 +112,23 @@ export class GroupTopLists {
     put: (hour: number, scope: number, record: Buffer) => void,
   ): Generator<void, void> {
     const reader = new ListsReader(schema);
-    const hours = [...this.#projects].flatMap(([project, of]) =>
-      Array.from(of.additions.hours, ([hour, additions]) => ({ ...of, project, hour, additions })),
-    );
-    hours.sort((a, b) => a.hour - b.hour || a.scope - b.scope);
-    for (const { project, scope, scopes, hour, additions, known } of hours) {
-      const scopeOf = (hostId: string | null) =>
-        hostId === null ? scope : (scopes.get(hostId) ?? schema.hosts.get([scope, hostId])?.scope);
+    const { id: project, scope } = this.#project;
+    const scopeOf = (hostId: string | null) =>
+      hostId === null ? scope : (this.#scopes.get(hostId) ?? schema.hosts.get([scope, hostId])?.scope);
+    for (const [hour, additions] of [...this.#additions.hours].sort(([a], [b]) => a - b)) {
       const read = (hostId: string | null) => {
         const of = scopeOf(hostId);
         return of === undefined ? undefined : reader.read(hour, of);
       };
-      const knownMerges = known.get(hour) ?? new KnownMerges(this.#room);
-      known.set(hour, knownMerges);
-      for (const { hostId, record } of yield* addToRecords({
-        additions,
-        read,
-        project,
-        keysMax,
-        known: knownMerges,
-      })) {
+      const known = this.#known.get(hour) ?? new KnownMerges(this.#room);
+      this.#known.set(hour, known);
+      for (const { hostId, record } of yield* addToRecords({ additions, read, project, keysMax, known })) {
         const of = scopeOf(hostId);
         // A divided joint record may contain a deleted host, whose attacks remain in the record of the project.
         if (of !== undefined) put(hour, of, record);
       }
     }
   }
-}
-
-interface ProjectAdditions {
-  scope: number;
-  /** The scopes of hosts by ID. */
-  scopes: Map<string, number>;
-  additions: TopAdditions;
-  /** By hour. */
-  known: Map<number, KnownMerges>;
 }
 
 function hostScope({ hosts }: Schema, project: string, projectScope: number, hostId: string): number {
@@ -226,25 +199,11 @@ interface ListsState {
   deleted: number;
 }
 
-/** About 4 MB: three thousand lists of five items, or twenty of a thousand. */
-const RESULT_BYTES_MAX = 4_194_304;
-const RESULTS_MAX = 10_000;
-const LIST_BYTES = 512;
-const ITEM_BYTES = 128;
-
 export function createTopFinder(
   schema: Schema,
-  { changes, findProject, select }: Lookups,
+  { findProject }: Lookups,
   bytesMax?: number,
-): (query: TopQuery) => TopList | Promise<TopList> {
-  /** Lists of repeated queries. They are current while the change counter of the file is the same. */
-  const results = new BoundedCache<string, { changes: number; list: TopList }>({
-    name: 'top_results',
-    entriesMax: RESULTS_MAX,
-    weightMax: RESULT_BYTES_MAX,
-    weight: ({ list: { items } }, name) =>
-      items.reduce((sum, { key }) => sum + ITEM_BYTES + key.length, LIST_BYTES + name.length),
-  });
+): (query: TopQuery) => Promise<TopList> {
   const finder = new TopFinder<ListsState>(async (query, action) => {
     const read = { transaction: schema.root.useReadTransaction() };
     try {
@@ -253,30 +212,7 @@ export function createTopFinder(
       read.transaction.done();
     }
   }, bytesMax);
-
-  return (query) => {
-    const changesNow = changes.get();
-    const name = resultName(query, changesNow);
-    const known = name === undefined ? undefined : results.get(name);
-    return known?.changes === changesNow ? known.list : find(query, name, changesNow);
-  };
-
-  async function find(query: TopQuery, name: string | undefined, before: number): Promise<TopList> {
-    const list = await finder.find(query);
-    // Otherwise it is unknown which changes the list contains.
-    if (name !== undefined && changes.renew() === before) results.set(name, { changes: before, list });
-    return list;
-  }
-
-  /** Undefined for an unknown project. */
-  function resultName(query: TopQuery, changesNow: number): string | undefined {
-    const { project: projectId, hosts, list, categories, limit } = query;
-    const { project, deleted } = findProject(projectId, changesNow);
-    const key = project && select(project, hosts, deleted).key;
-    if (key === undefined) return undefined;
-    const { from, to } = wholeHours(query);
-    return `${key} ${list} ${from} ${to} ${limit} ${categories?.join() ?? 'all'}`;
-  }
+  return (query) => finder.find(query);
 
   function openSnapshot(query: TopQuery, read: ReadOptions): TopSnapshot<ListsState> {
     const { project: projectId, hosts, list, ...range } = query;
@@ -324,18 +260,15 @@ export function createTopFinder(
     if (known?.changes === changes) return known;
     const [first, end] = [Math.floor(from / CHUNK_HOURS), Math.ceil(to / CHUNK_HOURS)];
     const firstLonger = Math.floor(first / CHUNKS_PER_LONGER);
-    const longer = new Float64Array(Math.ceil(end / CHUNKS_PER_LONGER) - firstLonger);
-    for (let i = 0; i < longer.length; i++) {
-      longer[i] = changesOf(schema.cells, LONGER_LEVEL.id, firstLonger + i, read) ?? 0;
-    }
-    const chunks = new Float64Array(end - first);
-    for (let i = 0; i < chunks.length; i++) {
+    const changesAt = ({ id }: Level, chunk: number) => changesOf(schema.cells, id, chunk, read) ?? 0;
+    const longer = new Float64Array(Math.ceil(end / CHUNKS_PER_LONGER) - firstLonger).map((_, i) =>
+      changesAt(LONGER_LEVEL, firstLonger + i),
+    );
+    const chunks = new Float64Array(end - first).map((_, i) => {
       const inLonger = Math.floor((first + i) / CHUNKS_PER_LONGER) - firstLonger;
       const isSame = known?.longer[inLonger] === longer[inLonger];
-      chunks[i] = isSame
-        ? (known?.chunks[i] ?? 0)
-        : (changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0);
-    }
+      return isSame ? (known?.chunks[i] ?? 0) : changesAt(CHANGE_LEVEL, first + i);
+    });
     const checksums = new Float64Array(to - from);
     for (let i = 0; i < checksums.length; i++) {
       const chunk = Math.floor((from + i) / CHUNK_HOURS) - first;
@@ -485,7 +418,7 @@ function* keysOfHours(schema: Schema, first: number, last: number): Generator<Bu
 export function putTopSlices(schema: Schema, projectId: string, slices: readonly TopSlice[]): void {
   const project = schema.projects.get(projectId);
   const horizon = metaValue(schema, 'horizon');
-  const before = Math.max(topListsBefore(schema), freedBefore(schema));
+  const before = Math.max(topListsBefore(schema), metaValue(schema, 'freed'));
   const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
   for (const { hostId, hour, record } of kept) {
     const of = project?.scope ?? 0;

@@ -22,11 +22,11 @@ import { checkEntry, chunksOf, records, tryTo } from './records.ts';
 import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
+  checkKnownVersion,
   LEVELS,
   META_KEYS,
   metaValue,
   openTables,
-  refuseOlder,
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
@@ -66,7 +66,7 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
   if (problems.length > 0) return report;
   const schema = openTables(path, true);
   try {
-    refuseOlder(schema, path);
+    checkKnownVersion(tryTo(() => schema.version.get('version')) ?? STORAGE_VERSION, path);
     new Verification(schema, report, progress).run();
   } finally {
     await schema.root.close();
@@ -174,7 +174,8 @@ class Verification {
   #checkMeta(): void {
     const { meta, version } = this.#schema;
     const stored = tryTo(() => version.get('version'));
-    const keys = META_KEYS.filter((key) => typeof tryTo(() => meta.get(key)) !== 'number');
+    // Damaged ones have been reported.
+    const keys = META_KEYS.filter((key) => tryTo(() => typeof meta.get(key) !== 'number'));
     for (const key of stored === STORAGE_VERSION ? keys : ['version', ...keys]) {
       this.#add({ table: 'meta', key, problem: 'the record is missing or damaged' });
     }

@@ -17,7 +17,14 @@ import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
 import type { Appended, AppendLimits, Batch } from '../store.ts';
 import { TopAdditions } from '../top-records.ts';
-import { addChanges, knownProject, lockProject, OF_PROJECT, readKnown, writeDecision } from './coordination.ts';
+import {
+  addChanges,
+  knownProject,
+  lockProject,
+  OF_PROJECT,
+  readKnown,
+  writeDecision,
+} from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
