@@ -1,5 +1,5 @@
 /** Real PostgreSQL servers from Debian on loopback, each with its own directory and port. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   chownSync,
@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
@@ -185,11 +186,22 @@ export class PostgresServer {
 
   /** Runs one SQL statement. */
   sql(statement: string): string {
-    return execFileSync(
+    const [program, args, options] = this.#psql(statement);
+    return execFileSync(program, args, options).trim();
+  }
+
+  /** Like `sql`, while this process goes on: for statements that need it, because they use a proxy in it. */
+  async query(statement: string): Promise<string> {
+    return (await promisify(execFile)(...this.#psql(statement))).stdout.trim();
+  }
+
+  #psql(statement: string): [string, string[], { encoding: 'utf8'; env: NodeJS.ProcessEnv }] {
+    const where = ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres'];
+    return [
       join(programs ?? '', 'psql'),
-      ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres', '-Atc', statement],
+      [...where, '-Atc', statement],
       { encoding: 'utf8', env: { PGPASSWORD: PASSWORD } },
-    ).trim();
+    ];
   }
 
   /** Stops the first process and all that serve connections, as on an overloaded machine, until `resume`. */

@@ -83,7 +83,8 @@ export class Sandbox {
     return JSON.parse(stdout);
   }
 
-  init(...args: string[]): Promise<Installation> {
+  async init(...args: string[]): Promise<Installation> {
+    if (inject('isDistributed')) await this.run(['migrate', '--distributed']);
     return this.runJson('init', ...args);
   }
 
