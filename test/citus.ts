@@ -5,7 +5,7 @@ import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 
 export const CITUS = {
-  needs: 'the extension citus of PostgreSQL, see scripts/components.mjs',
+  needs: 'the extension citus, which CITUS_INSTALL can install',
   isInstalled: () => existsSync(`${POSTGRES.extensions}/citus.control`),
 };
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { describe, inject } from 'vitest';
+import { describe, expect, inject } from 'vitest';
 import { runProgram } from '../packages/server/dist/cli/program.js';
 import { type Api, login } from './api.ts';
 import { type Ended, eventually, Process, type StartOptions } from './process.ts';
@@ -84,7 +84,10 @@ export class Sandbox {
   }
 
   async init(...args: string[]): Promise<Installation> {
-    if (inject('isDistributed')) await this.run(['migrate', '--distributed']);
+    if (inject('isDistributed')) {
+      const { stdout } = await this.run(['migrate', '--distributed']);
+      expect(stdout).toContain('distributed projects, hosts, sources');
+    }
     return this.runJson('init', ...args);
   }
 
