@@ -4,6 +4,7 @@ import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { CITUS } from './test/citus.ts';
 import { POSTGRES } from './test/postgres-server.ts';
 
 const FREE_BYTES_MIN = 4 * 2 ** 30;
@@ -51,14 +52,32 @@ const ON_POSTGRES = {
   },
 };
 
+/** Random queries, on a Citus cluster. */
+const ON_CITUS = {
+  test: {
+    name: 'citus',
+    include: ['test/exact-counts.test.ts'],
+    globalSetup: 'test/citus.ts',
+    ...BLACK_BOX,
+  },
+};
+
 /** Keystone needs 155 Debian packages, so its tests run only where it is installed. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
 /** Long files run first and short unit tests last, so that no worker idles at the end. */
-const PROJECT_ORDER = ['stores', 'blackbox', 'postgres', 'console', 'unit'];
+const PROJECT_ORDER = ['stores', 'blackbox', 'postgres', 'citus', 'console', 'unit'];
 /** The files of each project that take longest, in the order in which they run. */
 const LONG_FILES = [
-  ...['postgres', 'postgres-service', 'postgres-faults', 'postgres-cluster', 'postgres-identity'],
+  ...[
+    'postgres',
+    'postgres-citus',
+    'postgres-citus-faults',
+    'postgres-service',
+    'postgres-faults',
+    'postgres-cluster',
+    'postgres-identity',
+  ],
   ...['faults', 'packaging', 'follow', 'lifecycle', 'workers', 'crash', 'data-directory', 'web-servers'],
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
   ...['console', 'console-accessibility', 'console-access', 'console-management', 'console-categories'],
@@ -120,6 +139,7 @@ export default defineConfig({
         },
       },
       ...(POSTGRES.isInstalled() || process.env.CI === 'true' ? [ON_POSTGRES] : []),
+      ...(CITUS.isInstalled() ? [ON_CITUS] : []),
     ],
   },
 });

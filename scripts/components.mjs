@@ -1,6 +1,8 @@
 // Programs besides Node.js and npm that tests run, as Debian packages. Installs missing ones on Debian, as root.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 /** The headless shell is preferred: the same engine without windows, which take a third of the processor time. */
 export const BROWSERS = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'];
@@ -66,4 +68,23 @@ export function installComponents(components = COMPONENTS) {
     console.error(`apt-get failed: ${error.message}`);
   }
   return findMissing();
+}
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** Debian has no package of Citus. This is a script that installs it, as root; undefined if there is none. */
+function findCitusInstaller() {
+  const shared = ['..', '../..'].map((parent) => join(root, parent, 'shared/components/install-citus'));
+  return [process.env.CITUS_INSTALL, ...shared].find((path) => path && existsSync(path));
+}
+
+const CITUS = { probe: ['sh', '-c', 'test -e /usr/share/postgresql/*/extension/citus.control'] };
+
+/** Returns whether Citus is `installed`, `failed` to install, or `missing` because there is no script to install it. */
+export function installCitus() {
+  if (isInstalled(CITUS)) return 'installed';
+  const installer = findCitusInstaller();
+  if (installer === undefined || process.getuid?.() !== 0) return 'missing';
+  spawnSync(installer, { stdio: ['ignore', 'ignore', 'inherit'] });
+  return isInstalled(CITUS) ? 'installed' : 'failed';
 }

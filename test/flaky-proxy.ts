@@ -6,8 +6,8 @@ export interface FlakyProxy {
   url: string;
   /** How often it has cut a connection. */
   cuts(): number;
-  /** Stops cutting connections. */
-  behave(): void;
+  /** Stops cutting connections, or begins again. */
+  behave(isGood?: boolean): void;
   /** Keeps what the server sends, until `release`. Begins with the response to such a request, or at once. */
   hold(isFirst?: (chunk: Buffer) => boolean): void;
   release(): void;
@@ -67,8 +67,8 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cuts: () => cuts,
-    behave() {
-      fails = false;
+    behave(isGood = true) {
+      fails = !isGood;
     },
     hold(isFirst) {
       isFirstHeld = isFirst;

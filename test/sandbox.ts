@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { describe, inject } from 'vitest';
+import { describe, expect, inject } from 'vitest';
 import { runProgram } from '../packages/server/dist/cli/program.js';
 import { type Api, login } from './api.ts';
 import { type Ended, eventually, Process, type StartOptions } from './process.ts';
@@ -83,7 +83,11 @@ export class Sandbox {
     return JSON.parse(stdout);
   }
 
-  init(...args: string[]): Promise<Installation> {
+  async init(...args: string[]): Promise<Installation> {
+    if (inject('isDistributed')) {
+      const { stdout } = await this.run(['migrate', '--distributed']);
+      expect(stdout).toContain('distributed projects, hosts, sources');
+    }
     return this.runJson('init', ...args);
   }
 
