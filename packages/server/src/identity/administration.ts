@@ -568,8 +568,7 @@ export class Administration {
 
   /** Names are stored as given, in any Unicode form, but two forms of one name look the same. */
   #checkIsNew(kind: NamedKind, domainId: string, name: string): void {
-    const normal = name.normalize();
-    const existing = this.#store.namesIn(kind, domainId).find((other) => other.normalize() === normal);
+    const existing = this.#store.similarName(kind, domainId, name);
     if (existing !== undefined) throw new IdentityError(`${kind} '${existing}' already exists`);
   }
 }

@@ -35,13 +35,12 @@ export interface IdentityStore {
   project(id: string): Project | undefined;
   projectByName(domainId: string, name: string): Project | undefined;
   projects(): Project[];
-  /** The projects of a domain, without reading the others. */
   projectsIn(domainId: string): Project[];
   user(id: string): User | undefined;
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
-  /** The names of all records of a kind in a domain, without reading the records. The domain of a domain is `''`. */
-  namesIn(kind: NamedKind, domainId: string): string[];
+  /** The name in the domain that equals this one, perhaps in another Unicode form. The domain of a domain is `''`. */
+  similarName(kind: NamedKind, domainId: string, name: string): string | undefined;
   key(access: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   /** Whether the token is revoked. Unspecified for expired tokens, whose entries may be deleted. */
@@ -61,10 +60,7 @@ export interface IdentityStore {
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
-  /**
-   * A number that every change, by any process, makes different from all earlier ones. Caches are valid until it
-   * changes: an entry that is read after the number may be newer than it, never older.
-   */
+  /** A number that every change, by any process, makes different from all earlier ones. */
   changes(): number;
 
   /**
