@@ -96,10 +96,7 @@ export interface IdentityWriter {
    * expired: a clock that is ahead for a while must not make revoked tokens valid again.
    */
   revoke(token: { id: string; expires_at: number }, now: number): void;
-  /**
-   * Writes to the audit trail, in the same transaction or before it: no change lacks its entry. Throws AuditUnavailable, or
-   * the transaction fails, if that is not possible.
-   */
+  /** The entry is written with the change, or before it: no change lacks its entry. If that fails, so does the change. */
   audit(entry: AuditEntry): void;
 }
 

@@ -87,12 +87,12 @@ export class MirroredTable {
     const all = new Map([...scans[0].intact, ...scans[1].intact]);
     const problems = scans.flatMap(({ intact, damaged }, i) => {
       const table = MIRRORED_TABLES[i] ?? '';
-      const found = damaged.map((key) => ({ table, key, problem: 'the record has a wrong checksum' }));
+      // A damaged entry may be the missing one.
       const differing = [...all].filter(
         ([key, { stored }]) => !(intact.get(key)?.stored.equals(stored) ?? damaged.length > 0),
       );
       return [
-        ...found,
+        ...damaged.map((key) => ({ table, key, problem: 'the record has a wrong checksum' })),
         ...differing.map(([key]) => ({ table, key, problem: 'the record is missing, or differs' })),
       ];
     });
