@@ -4,7 +4,6 @@ import { cacheCreated } from './diagnostics.ts';
 
 /** The caches that live as long as the process, and what is in them. */
 export const CACHES = {
-  access_keys: 'access keys with their users',
   chunks: 'decoded counts (embedded store)',
   content_codings: 'parsed `Accept-Encoding` headers',
   host_lists: 'hosts of projects (embedded store)',
@@ -19,7 +18,6 @@ export const CACHES = {
   rate_limits: 'users with their rate of requests and changes',
   reader_states: 'parts of records from earlier pushes',
   responses: 'responses to queries that were requested again',
-  roles: 'roles of users in projects',
   selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
   tokens: 'valid tokens',

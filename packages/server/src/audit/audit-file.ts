@@ -28,6 +28,7 @@ import {
   AuditUnavailable,
   formatRecord,
   limitChanges,
+  noteWith,
   randomId,
 } from './audit-trail.ts';
 
@@ -51,19 +52,13 @@ export function openAuditFile(directory: string | null, now: () => number): Audi
     mirror(record);
   }
 
+  const append = async (entry: AuditEntry) => appendSync(entry);
+
   return {
     admit: limitChanges(now),
     appendSync,
-    async append(entry) {
-      appendSync(entry);
-    },
-    async note(entry) {
-      try {
-        appendSync(entry);
-      } catch (error) {
-        if (!(error instanceof AuditUnavailable)) throw error;
-      }
-    },
+    append,
+    note: noteWith(append),
     mirror(to) {
       mirror = to;
     },

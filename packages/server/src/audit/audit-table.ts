@@ -9,6 +9,7 @@ import {
   AuditUnavailable,
   formatRecord,
   limitChanges,
+  noteWith,
 } from './audit-trail.ts';
 
 /** The share that remains when the oldest records are deleted, unless they are too many for one deletion. */
@@ -73,13 +74,7 @@ export function openAuditTable(
     insert,
     committed,
     append,
-    async note(entry) {
-      try {
-        await append(entry);
-      } catch (error) {
-        if (!(error instanceof AuditUnavailable)) throw error;
-      }
-    },
+    note: noteWith(append),
     mirror(to) {
       mirror = to;
     },

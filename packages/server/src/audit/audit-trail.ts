@@ -115,6 +115,14 @@ export function limitChanges(now: () => number): AuditTrail['admit'] {
   };
 }
 
+/** `note` of an audit trail. */
+export function noteWith(append: AuditTrail['append']): AuditTrail['note'] {
+  return (entry) =>
+    append(entry).catch((error) => {
+      if (!(error instanceof AuditUnavailable)) throw error;
+    });
+}
+
 export interface RefusedLogin {
   /** Null if the user does not exist: the name is not recorded, because people type passwords into the wrong field. */
   user: { id: string; name: string } | null;

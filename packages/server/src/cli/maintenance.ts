@@ -2,8 +2,7 @@
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
 import { DATA, DIRECTORY, STORE_OPTIONS } from '../config.ts';
-import { IDENTITY_TABLES, identityProblems } from '../identity/lmdb-identity.ts';
-import { repairIdentity } from '../identity/repair.ts';
+import { IDENTITY_TABLES, identityProblems, repairIdentity } from '../identity/lmdb-identity.ts';
 import { isReadable } from '../lmdb/pages.ts';
 import { type RepairReport, repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
@@ -38,7 +37,7 @@ export const verifyCommand = command({
 export const repairCommand = command({
   name: 'repair',
   description:
-    'repair the data directory: recompute damaged counters, rebuild references, remove damaged users and keys, ' +
+    'repair the data directory: recompute damaged counters, restore damaged users and keys, rebuild references, ' +
     'and list what is lost; back up the data directory first',
   options: {
     data: DIRECTORY,
@@ -87,7 +86,7 @@ async function repairIdentityOf(data: string, io: Io): Promise<Pick<RepairReport
           repairs: [],
           lost: pages.map((one) => ({ ...one, problem: `${one.problem}: restore the file from a backup` })),
         }
-      : await repairIdentity(file, io.now());
+      : await repairIdentity(file);
   if (repairs.length + lost.length > 0) {
     const after = { lost: lost.map(({ table, key }) => `${table} ${key}`) };
     const entry = newAuditEntry(localActor(), 'identity.repair', { type: 'installation' }, { after });

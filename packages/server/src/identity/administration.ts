@@ -76,13 +76,14 @@ export type AdministrationView = Pick<
 >;
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
-type Change<T> = (write: IdentityWriter, entry: AuditEntry) => T;
+type Change<T> = (write: IdentityWriter, entry: AuditEntry, passwordHash: string) => T;
 
 interface Step<T> {
   action: AuditAction;
   object: AuditObject;
-  /** Does the work that must not run inside the transaction. */
-  prepare(): Promise<Change<T>>;
+  change: Change<T>;
+  /** Hashed before the transaction, which must not take that long. */
+  password?: string | undefined;
 }
 
 interface Dependencies {
@@ -111,25 +112,20 @@ export class Administration {
 
   /** Creates the first domain, with one project and one user who administers it. */
   async bootstrap(names: { domain: string; project: string; user: string }, password: string) {
-    return this.#prepareChange('installation.create', { type: 'installation' }, async () => {
+    const object = { type: 'installation' } as const;
+    const change: Change<{ domain: Domain; project: Project; user: User }> = (write, entry, hash) => {
       const domain = newDomain(names.domain);
       const project = this.#newProject(domain.id, names.project);
-      const user = await this.#newUser({
-        name: names.user,
-        domain_id: domain.id,
-        access: 'both',
-        password,
-        roles: { [domain.id]: ['admin'] },
-      });
-      return (write, entry) => {
-        this.#checkIsNew('domain', '', domain.name);
-        write.put('domain', domain);
-        write.put('project', project);
-        write.put('user', user);
-        entry.after = { domain: named(domain), project: named(project), user: named(user) };
-        return { domain, project, user };
-      };
-    });
+      const roles: Roles = { [domain.id]: ['admin'] };
+      const user = this.#newUser({ name: names.user, domain_id: domain.id, access: 'both', roles }, hash);
+      this.#checkIsNew('domain', '', domain.name);
+      write.put('domain', domain);
+      write.put('project', project);
+      write.put('user', user);
+      entry.after = { domain: named(domain), project: named(project), user: named(user) };
+      return { domain, project, user };
+    };
+    return this.#change('installation.create', object, change, password);
   }
 
   async addDomain(name: string): Promise<Domain> {
@@ -154,20 +150,19 @@ export class Administration {
     });
   }
 
-  async addUser(given: NewUser): Promise<User> {
-    return this.#prepareChange('user.add', { type: 'user', name: given.name }, async () => {
-      const user = await this.#newUser(given);
-      return (write, entry) => {
-        this.#checkDomain(user.domain_id);
-        this.#checkScopes(user.roles);
-        this.#checkIsNew('user', user.domain_id, user.name);
-        write.put('user', user);
-        const { domain_id, access, roles, enabled } = user;
-        entry.object.id = user.id;
-        entry.after = { domain_id, access, roles, ...(enabled ? {} : { enabled }) };
-        return user;
-      };
-    });
+  async addUser({ password, ...given }: NewUser): Promise<User> {
+    const change: Change<User> = (write, entry, hash) => {
+      const user = this.#newUser(given, hash);
+      this.#checkDomain(user.domain_id);
+      this.#checkScopes(user.roles);
+      this.#checkIsNew('user', user.domain_id, user.name);
+      write.put('user', user);
+      const { domain_id, access, roles, enabled } = user;
+      entry.object.id = user.id;
+      entry.after = { domain_id, access, roles, ...(enabled ? {} : { enabled }) };
+      return user;
+    };
+    return this.#change('user.add', { type: 'user', name: given.name }, change, password);
   }
 
   /**
@@ -193,20 +188,17 @@ export class Administration {
   }
 
   #passwordStep(id: string, password: string, checked?: User): Step<User> {
-    const prepare = async (): Promise<Change<User>> => {
-      const password_hash = await this.#hash(password);
-      return (write, entry) => {
-        const user = this.#changedUser(entry, id);
-        if (checked && checked.token_epoch !== user.token_epoch)
-          throw new IdentityError(
-            'another password was set, or the user was disabled, meanwhile: sign in again',
-          );
-        const changed = { ...user, password_hash, token_epoch: user.token_epoch + 1 };
-        write.put('user', changed);
-        return changed;
-      };
+    const change: Change<User> = (write, entry, password_hash) => {
+      const user = this.#changedUser(entry, id);
+      if (checked && checked.token_epoch !== user.token_epoch)
+        throw new IdentityError(
+          'another password was set, or the user was disabled, meanwhile: sign in again',
+        );
+      const changed = { ...user, password_hash, token_epoch: user.token_epoch + 1 };
+      write.put('user', changed);
+      return changed;
     };
-    return { action: 'user.set_password', object: { type: 'user', id }, prepare };
+    return { action: 'user.set_password', object: { type: 'user', id }, change, password };
   }
 
   async changeRole(
@@ -246,7 +238,7 @@ export class Administration {
       entry.before = { roles: user.roles };
       entry.after = { roles: changed.roles };
     };
-    return { action: 'role.set', object: { type: 'user', id: userId }, prepare: async () => change };
+    return { action: 'role.set', object: { type: 'user', id: userId }, change };
   }
 
   async setEnabled(
@@ -276,7 +268,7 @@ export class Administration {
       entry.after = { enabled };
     };
     const action = `${type}.${enabled ? 'enable' : 'disable'}` as const;
-    return { action, object: { type, id }, prepare: async () => change };
+    return { action, object: { type, id }, change };
   }
 
   async removeUser(id: string, confirmation: Confirmation = {}): Promise<void> {
@@ -373,16 +365,13 @@ export class Administration {
     });
   }
 
-  #change<T>(action: AuditAction, object: AuditObject, change: Change<T>): Promise<T> {
-    return this.#prepareChange(action, object, async () => change);
-  }
-
-  async #prepareChange<T>(
+  async #change<T>(
     action: AuditAction,
     object: AuditObject,
-    prepare: () => Promise<Change<T>>,
+    change: Change<T>,
+    password?: string,
   ): Promise<T> {
-    const [result] = await this.#runSteps([{ action, object, prepare }]);
+    const [result] = await this.#runSteps([{ action, object, change, password }]);
     return result as T;
   }
 
@@ -392,29 +381,25 @@ export class Administration {
    */
   async #runSteps<T>(steps: readonly Step<T>[]): Promise<T[]> {
     const { audit } = this.#dependencies;
-    const prepared = steps.map(({ action, object, prepare }) => {
+    const prepared = steps.map(({ action, object, ...step }) => {
       audit.admit(this.#actor);
-      return { prepare, entry: newAuditEntry(this.#actor, action, object) };
+      return { ...step, entry: newAuditEntry(this.#actor, action, object), hash: '' };
     });
-    const entries = prepared.map(({ entry }) => entry);
-    let written: AuditEntry[] = [];
+    let isChecked = false;
     try {
-      const changes: { change: Change<T>; entry: AuditEntry }[] = [];
-      for (const { prepare, entry } of prepared) changes.push({ change: await prepare(), entry });
+      for (const step of prepared)
+        if (step.password !== undefined) step.hash = await this.#hash(step.password);
       return await this.#store.change((write) => {
-        const results = changes.map(({ change, entry }) => change(write, entry));
-        written = [];
-        for (const entry of entries) {
-          write.audit(entry);
-          written.push(entry);
-        }
+        const results = prepared.map(({ change, entry, hash }) => change(write, entry, hash));
+        for (const { entry } of prepared) write.audit(entry);
+        isChecked = true;
         return results;
       });
     } catch (error) {
       const reason = (error as Error).message;
-      const isRefused = written.length === 0 && error instanceof IdentityError;
-      for (const entry of isRefused ? entries : written)
-        void audit.note({ ...entry, outcome: isRefused ? 'refused' : 'failed', reason });
+      const outcome = isChecked ? 'failed' : 'refused';
+      if (isChecked || error instanceof IdentityError)
+        for (const { entry } of prepared) void audit.note({ ...entry, outcome, reason });
       throw error;
     }
   }
@@ -550,9 +535,8 @@ export class Administration {
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
-  async #newUser({ password, ...given }: NewUser): Promise<User> {
+  #newUser(given: Omit<NewUser, 'password'>, password_hash: string): User {
     checkName('user', given.name);
-    const password_hash = await this.#hash(password);
     const created = this.#dependencies.now();
     return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
   }
@@ -568,8 +552,7 @@ export class Administration {
 
   /** Names are stored as given, in any Unicode form, but two forms of one name look the same. */
   #checkIsNew(kind: NamedKind, domainId: string, name: string): void {
-    const normal = name.normalize();
-    const existing = this.#store.namesIn(kind, domainId).find((other) => other.normalize() === normal);
+    const existing = this.#store.similarName(kind, domainId, name);
     if (existing !== undefined) throw new IdentityError(`${kind} '${existing}' already exists`);
   }
 }

@@ -35,13 +35,12 @@ export interface IdentityStore {
   project(id: string): Project | undefined;
   projectByName(domainId: string, name: string): Project | undefined;
   projects(): Project[];
-  /** The projects of a domain, without reading the others. */
   projectsIn(domainId: string): Project[];
   user(id: string): User | undefined;
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
-  /** The names of all records of a kind in a domain, without reading the records. The domain of a domain is `''`. */
-  namesIn(kind: NamedKind, domainId: string): string[];
+  /** The name in the domain that equals this one, perhaps in another Unicode form. The domain of a domain is `''`. */
+  similarName(kind: NamedKind, domainId: string, name: string): string | undefined;
   key(access: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   /** Whether the token is revoked. Unspecified for expired tokens, whose entries may be deleted. */
@@ -61,10 +60,7 @@ export interface IdentityStore {
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
-  /**
-   * A number that every change, by any process, makes different from all earlier ones. Caches are valid until it
-   * changes: an entry that is read after the number may be newer than it, never older.
-   */
+  /** A number that every change, by any process, makes different from all earlier ones. */
   changes(): number;
 
   /**
@@ -100,10 +96,7 @@ export interface IdentityWriter {
    * expired: a clock that is ahead for a while must not make revoked tokens valid again.
    */
   revoke(token: { id: string; expires_at: number }, now: number): void;
-  /**
-   * Writes to the audit trail, in the same transaction or before it: no change lacks its entry. Throws AuditUnavailable, or
-   * the transaction fails, if that is not possible.
-   */
+  /** The entry is written with the change, or before it: no change lacks its entry. If that fails, so does the change. */
   audit(entry: AuditEntry): void;
 }
 

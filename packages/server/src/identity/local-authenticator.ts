@@ -14,7 +14,7 @@ import {
 } from './authenticator.ts';
 import type { IdentityStore } from './identity-store.ts';
 import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
-import { type Domain, type Project, type Role, rolesIn, type User } from './records.ts';
+import { type AccessKey, type Domain, type Project, type Role, rolesIn, type User } from './records.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
 import { type BodyHash, checkSignature, type PendingSignature, type SignedRequest } from './signature.ts';
 import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from './tokens.ts';
@@ -60,7 +60,6 @@ export interface NewSession extends SignedIn {
   device: string;
 }
 
-/** A usable key. It is cached with the decrypted secret, which each check has in memory anyway. */
 interface UsableKey {
   caller: Caller;
   secret: KeyObject;
@@ -92,10 +91,11 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
+  /** To check a token takes 0.9 us with it, 1.4 us if only its signature is cached, and 12 us without. */
   readonly #validTokens = new VersionedCache<string, TokenDescription>('tokens', () => this.#store.changes());
-  readonly #usableKeys = new VersionedCache<string, UsableKey>('access_keys', () => this.#store.changes());
+  /** Decrypted secrets, which each check has in memory anyway. A changed key is another object. */
+  readonly #secrets = new WeakMap<AccessKey, KeyObject>();
   readonly #exchanges: RateLimit;
-  readonly #projectRoles = new VersionedCache<string, readonly Role[]>('roles', () => this.#store.changes());
 
   constructor(dependencies: Dependencies) {
     this.#dependencies = dependencies;
@@ -250,7 +250,11 @@ export class LocalAuthenticator implements Authenticator {
     const known = this.#validTokens.get(text);
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#dependencies.tokens.read(text);
-    const description = token === null ? 'unknown' : await this.#describeCurrent(token);
+    if (token === null) return 'unknown';
+    const description = await this.#current(
+      () => this.#describe(token),
+      (result) => typeof result === 'string',
+    );
     if (typeof description !== 'string') this.#validTokens.set(text, description);
     return description;
   }
@@ -264,13 +268,6 @@ export class LocalAuthenticator implements Authenticator {
     if (pending !== undefined) await pending;
     const result = check();
     return isRefusal(result) && (await this.#store.refresh()) ? check() : result;
-  }
-
-  #describeCurrent(token: Token): Promise<TokenDescription | TokenRefusal> {
-    return this.#current(
-      () => this.#describe(token),
-      (result) => typeof result === 'string',
-    );
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
@@ -312,18 +309,22 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   #findKey(access: string): UsableKey | SignatureRefusal {
-    const known = this.#usableKeys.get(access);
-    if (known !== undefined) return known;
     const key = this.#store.key(access);
     const user = key && this.#store.user(key.user_id);
     if (key === undefined || user === undefined) return { reason: 'unknown_key' };
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
-    const secret = createSecretKey(this.#dependencies.cipher.decrypt(access, key.sealed_secret), 'utf8');
-    const usable: UsableKey = { caller: { user, scope: 'unscoped' }, secret };
-    this.#usableKeys.set(access, usable);
-    return usable;
+    return { caller: { user, scope: 'unscoped' }, secret: this.#secretOf(key) };
+  }
+
+  #secretOf(key: AccessKey): KeyObject {
+    const known = this.#secrets.get(key);
+    if (known !== undefined) return known;
+    const { cipher } = this.#dependencies;
+    const secret = createSecretKey(cipher.decrypt(key.access, key.sealed_secret), 'utf8');
+    this.#secrets.set(key, secret);
+    return secret;
   }
 
   /** Not throttled: an HMAC with a 40-character secret cannot be guessed. */
@@ -366,15 +367,10 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   #rolesOf(userId: string, projectId: string): readonly Role[] {
-    const name = `${userId} ${projectId}`;
-    const known = this.#projectRoles.get(name);
-    if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
     // Read again: the user may have lost the role while the body was arriving.
     const current = this.#store.user(userId);
-    const roles = current && found && 'project' in found ? rolesIn(current, found) : [];
-    this.#projectRoles.set(name, roles);
-    return roles;
+    return current && found && 'project' in found ? rolesIn(current, found) : [];
   }
 
   #findDomain(reference: DomainReference): Domain | undefined {

@@ -1,7 +1,6 @@
 /**
- * The identity store in PostgreSQL. Each process has a copy of all records in memory, which follows the database. Every
- * change has a number, and locks the row that has the last one: so changes run one after the other, and a copy with the
- * last number is complete. Decision 0025 explains why a copy is at most a second old.
+ * The identity store in PostgreSQL. Every change locks the row that has the number of the last one, so changes of all
+ * processes run one after the other. Decision 0025 explains why a copy is at most a second old.
  */
 import { randomInt } from 'node:crypto';
 import { type AuditTable, openAuditTable } from '../audit/audit-table.ts';
@@ -9,14 +8,10 @@ import type { AuditEntry } from '../audit/audit-trail.ts';
 import { Database, type DatabaseOptions, type Row, type Run } from '../postgres/database.ts';
 import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
+import { createIdentityStore, type PreparedChange, WriteQueue } from './copied-store.ts';
 import { AlreadyInitialised, IdentityNotWritable, IdentityUnavailable } from './errors.ts';
-import {
-  type IdentityRecord,
-  type IdentityStore,
-  type IdentityWriter,
-  STALENESS_MS_MAX,
-} from './identity-store.ts';
-import { type RecordChange, RecordsCopy } from './records-copy.ts';
+import { type IdentityRecord, type IdentityStore, STALENESS_MS_MAX } from './identity-store.ts';
+import { type RecordChange, RecordsCopy, storedForm, type Update } from './records-copy.ts';
 
 /** The pause between two polls, which leaves half a second for a slow one. */
 const POLL_MS = 400;
@@ -26,8 +21,6 @@ const WAIT_MS_MAX = 1_000;
 const POLL_MS_MAX = 2_000;
 /** After a failure, nothing is sent to the database for this long, however many requests arrive. */
 const RETRY_MS = 100;
-/** How long a change waits for earlier ones. */
-const QUEUE_MS_MAX = 5_000;
 const TIMEOUT_MS_MAX = 5_000;
 /** Any number of records can be copied, because each statement stays within its timeout. */
 const RECORDS_PER_STATEMENT = 2_000;
@@ -40,10 +33,8 @@ const CONNECTIONS = 2;
 const STEP_MAX = 16_777_216;
 /** How long changes are kept. Copies that are older are loaded again as a whole. */
 const HISTORY_MS = 86_400_000;
-/** Kept even if they have expired: the database may have the same wrong clock. They take 2 MB of memory. */
+/** Kept even if they have expired: the database may have the same wrong clock. They take 1 MB of memory. */
 const REVOCATIONS_KEPT = 10_000;
-/** A revocation deletes expired ones among this many of the oldest. */
-const EXPIRY_CHECKS_MAX = 2_000;
 
 export interface PostgresIdentity extends IdentityStore {
   audit: AuditTable;
@@ -64,14 +55,6 @@ export interface StoredMasterKey {
   key: string | null;
 }
 
-/** The changes between two numbers; `isWhole`: all records. */
-interface Update {
-  from: number;
-  to: number;
-  changes: readonly RecordChange[];
-  isWhole: boolean;
-}
-
 export interface PostgresIdentityOptions extends DatabaseOptions {
   /** Rejects if the tables are missing; may create them. */
   checkTables(database: Database): Promise<void>;
@@ -90,24 +73,12 @@ export async function openPostgresIdentity(
     connectionsMax: CONNECTIONS,
   });
   const copy = new RecordsCopy();
-  /** The number of the last change in the copy. */
-  let number = -1;
-  let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
   /** The fingerprint of the master key that this process uses; null if there is none yet. */
   let ownFingerprint: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
-
-  /** Does nothing if the copy has changed since `from`. */
-  function apply({ from, to, changes, isWhole }: Update): void {
-    if (number !== from) return;
-    if (isWhole) copy.clear();
-    for (const change of changes) copy.set(change);
-    number = to;
-    if (isWhole || changes.some(({ kind }) => kind !== 'login')) version++;
-  }
 
   /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
   function checkFingerprint(found: string | null | undefined): void {
@@ -117,7 +88,7 @@ export async function openPostgresIdentity(
 
   /** What is missing in the copy. Needs a transaction that sees one state of the database. */
   async function load(run: Run): Promise<Update> {
-    const from = number;
+    const from = copy.number;
     const [state] = await run<{ changes: number; known: boolean }>(
       `SELECT changes, EXISTS (SELECT FROM identity_changes WHERE change = $1) AS known FROM identity_state`,
       [from],
@@ -143,12 +114,12 @@ export async function openPostgresIdentity(
         POLL_MS_MAX,
       );
       checkFingerprint(state?.fingerprint);
-      if (state?.changes === number) {
+      if (state?.changes === copy.number) {
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
       }
       // Applied after the transaction: a hundred thousand records take half a second.
-      apply(await database.transaction(load, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'));
+      copy.apply(await database.transaction(load, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'));
     }
   }
 
@@ -195,34 +166,15 @@ export async function openPostgresIdentity(
     }, POLL_MS).unref();
   }
 
-  let tail: Promise<unknown> = Promise.resolve();
+  const queue = new WriteQueue((message) => new StoreUnavailable(message));
+  const audit = openAuditTable(database, (work) => queue.run(work), now);
 
-  /** Runs one write at a time. */
-  function enqueue<T>(work: () => Promise<T>): Promise<T> {
-    const queuedAt = performance.now();
-    const result = tail.then(() => {
-      if (performance.now() - queuedAt > QUEUE_MS_MAX) {
-        throw new StoreUnavailable('the changes before this one take too long');
-      }
-      return work();
-    });
-    tail = result.catch(() => {});
-    return result;
-  }
-
-  const audit = openAuditTable(database, enqueue, now);
-
-  function change<T>(action: (write: IdentityWriter) => T, created?: StoredMasterKey): Promise<T> {
-    return commit((time) => runAndUndo(copy, action, time, revocationsKept), created);
-  }
-
-  /** `prepare` is called with the lock, on a copy that is complete, and with the time of the database. */
   async function commit<T>(
     prepare: (databaseTime: number) => PreparedChange<T>,
     created?: StoredMasterKey,
   ): Promise<T> {
     try {
-      return await enqueue(async () => {
+      return await queue.run(async () => {
         const next = await database.transaction(async (run) => {
           const [state] = await run<{ changes: number; fingerprint: string | null; time: number }>(
             `SELECT changes, master_key_mark AS fingerprint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
@@ -232,8 +184,8 @@ export async function openPostgresIdentity(
             throw new AlreadyInitialised('the database already has a wafstat installation');
           checkFingerprint(state?.fingerprint);
           // Repeats if a poll meanwhile updates the copy to a state from before the lock.
-          while (number !== state?.changes) apply(await load(run));
-          const base = number;
+          while (copy.number !== state?.changes) copy.apply(await load(run));
+          const base = copy.number;
           const { result, changes, entries } = prepare(state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
@@ -242,7 +194,7 @@ export async function openPostgresIdentity(
           await run('COMMIT');
           return { result, base, to, changes, records };
         });
-        apply({ from: next.base, to: next.to, changes: next.changes, isWhole: false });
+        copy.apply({ from: next.base, to: next.to, changes: next.changes, isWhole: false });
         audit.committed(next.records);
         return next.result;
       });
@@ -251,90 +203,46 @@ export async function openPostgresIdentity(
     }
   }
 
-  const store: PostgresIdentity = {
-    audit,
-    domain: (id) => copy.get('domain', id),
-    domainByName: (name) => copy.byName('domain', '', name),
-    domains: () => copy.list('domain'),
-    project: (id) => copy.get('project', id),
-    projectByName: (domainId, name) => copy.byName('project', domainId, name),
-    projects: () => copy.list('project'),
-    projectsIn: (domainId) => copy.projectsIn(domainId),
-    user: (id) => copy.get('user', id),
-    userByName: (domainId, name) => copy.byName('user', domainId, name),
-    users: () => copy.list('user'),
-    namesIn: (kind, domainId) => copy.namesIn(kind, domainId),
-    key: (access) => copy.get('key', access),
-    keysOf: (userId) => copy.keysOf(userId),
-    isRevoked: (tokenId) => copy.get('revoked', tokenId) !== undefined,
-    knownLogin: (userId, hash) => copy.get('login', `${userId} ${hash}`),
-    records: () => copy.records(),
-
-    confirm() {
-      const arrivedAt = performance.now();
-      if (arrivedAt - confirmedAt <= STALENESS_MS_MAX) return undefined;
-      return withinTime(async () => {
-        while (arrivedAt - confirmedAt > STALENESS_MS_MAX) await (running ?? nextPoll());
-      });
-    },
-    async refresh() {
-      const before = version;
-      await withinTime(nextPoll);
-      return version !== before;
-    },
-    changes: () => version,
-    change: (action) => change(action),
-    forBootstrap: (key) => ({
-      ...store,
-      change: (action) => change(action, key),
-      matchesMasterKey: async () => true,
-    }),
-
-    copyFrom(records, key, entry) {
-      // Before the transaction, which must not be idle for long: a hundred thousand users take seconds.
-      const changes = Array.from(records, storedForm);
-      return commit(() => ({ result: undefined, changes, entries: [entry] }), key);
-    },
-
-    async putKnownLogin(userId, hash, time, { max, before }) {
-      await change((write) => {
-        const { set } = write as InternalWriter;
-        const byAge = copy
-          .loginsOf(userId)
-          .map((id) => ({ id, at: copy.get('login', id) ?? 0 }))
-          .sort((a, b) => b.at - a.at);
-        for (const [i, { id, at }] of byAge.entries())
-          if (i >= max - 1 || at < before) set({ kind: 'login', id, value: null });
-        // The user may have been deleted in the meantime.
-        if (copy.get('user', userId)) set({ kind: 'login', id: `${userId} ${hash}`, value: time });
-      });
-    },
-
-    masterKey: () => storedMasterKey(database),
-
-    async matchesMasterKey(fingerprint) {
-      const matches = (await store.masterKey())?.fingerprint === fingerprint;
-      if (matches) ownFingerprint = fingerprint;
-      return matches;
-    },
-
-    async checkWrites() {
-      await store.refresh();
-      await database.checkWritable().catch((error) => {
-        if (!(error instanceof StoreNotWritable)) throw unavailable(error);
-        throw new IdentityNotWritable(error.message, error.trouble, { cause: error });
-      });
-    },
-
-    async close() {
-      if (closed) return;
-      closed = true;
-      clearTimeout(timer);
-      await tail;
-      await Promise.allSettled([running, queued]);
-      await database.close();
-    },
-  };
+  /** `created` is stored with the first change. */
+  const backed = (created?: StoredMasterKey): IdentityStore =>
+    createIdentityStore(
+      copy,
+      {
+        // A read cannot wait for the database: `confirm` and `refresh` do.
+        sync() {},
+        confirm() {
+          const arrivedAt = performance.now();
+          if (arrivedAt - confirmedAt <= STALENESS_MS_MAX) return undefined;
+          return withinTime(async () => {
+            while (arrivedAt - confirmedAt > STALENESS_MS_MAX) await (running ?? nextPoll());
+          });
+        },
+        refresh: () => withinTime(nextPoll),
+        commit: (prepare) => commit(prepare, created),
+        async matchesMasterKey(fingerprint) {
+          if (created) return true;
+          const matches = (await storedMasterKey(database))?.fingerprint === fingerprint;
+          if (matches) ownFingerprint = fingerprint;
+          return matches;
+        },
+        async checkWrites() {
+          await withinTime(nextPoll);
+          await database.checkWritable().catch((error) => {
+            if (!(error instanceof StoreNotWritable)) throw unavailable(error);
+            throw new IdentityNotWritable(error.message, error.trouble, { cause: error });
+          });
+        },
+        async close() {
+          if (closed) return;
+          closed = true;
+          clearTimeout(timer);
+          await queue.idle();
+          await Promise.allSettled([running, queued]);
+          await database.close();
+        },
+      },
+      revocationsKept,
+    );
 
   try {
     await options.checkTables(database);
@@ -344,7 +252,17 @@ export async function openPostgresIdentity(
     throw error instanceof IdentityUnavailable && error.cause ? error.cause : error;
   }
   keepPolling();
-  return store;
+  return {
+    ...backed(),
+    audit,
+    masterKey: () => storedMasterKey(database),
+    forBootstrap: backed,
+    copyFrom(records, key, entry) {
+      // Before the transaction, which must not be idle for long: a hundred thousand users take seconds.
+      const changes = Array.from(records, storedForm);
+      return commit(() => ({ result: undefined, changes, entries: [entry] }), key);
+    },
+  };
 }
 
 /** All records, in the order of their changes. */
@@ -367,65 +285,6 @@ export async function storedMasterKey(database: Database): Promise<StoredMasterK
     'SELECT master_key_mark AS fingerprint, master_key AS key FROM identity_state',
   );
   return state?.fingerprint ? { fingerprint: state.fingerprint, key: state.key } : null;
-}
-
-interface InternalWriter extends IdentityWriter {
-  set(change: RecordChange): void;
-}
-
-interface PreparedChange<T> {
-  result: T;
-  changes: RecordChange[];
-  entries: AuditEntry[];
-}
-
-/** The form in which all other processes will read it. */
-function storedForm({ kind, id, value }: RecordChange): RecordChange {
-  return { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
-}
-
-/**
- * Runs the action on the copy, then undoes it: others must not see uncommitted changes. A revocation has expired only if
- * `databaseTime` and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
- */
-function runAndUndo<T>(
-  copy: RecordsCopy,
-  action: (write: IdentityWriter) => T,
-  databaseTime: number,
-  revocationsKept: number,
-): PreparedChange<T> {
-  const changes = new Map<string, RecordChange>();
-  const undo: RecordChange[] = [];
-  const entries: AuditEntry[] = [];
-  const set = (change: RecordChange) => {
-    const { kind, id } = change;
-    undo.push({ kind, id, value: copy.get(kind, id) ?? null });
-    const stored = storedForm(change);
-    copy.set(stored);
-    changes.set(`${kind} ${id}`, stored);
-  };
-  const write: InternalWriter = {
-    set,
-    put: (kind, record) => set({ kind, id: record.id, value: record }),
-    remove(kind, record) {
-      set({ kind, id: record.id, value: null });
-      for (const id of copy.loginsOf(record.id)) set({ kind: 'login', id, value: null });
-    },
-    putKey: (key) => set({ kind: 'key', id: key.access, value: key }),
-    removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
-    revoke(token, now) {
-      set({ kind: 'revoked', id: token.id, value: token.expires_at });
-      for (const [id, expires] of copy.oldestRevoked(revocationsKept, EXPIRY_CHECKS_MAX))
-        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
-    },
-    audit: (entry) => entries.push(entry),
-  };
-  try {
-    const result = action(write);
-    return { result, changes: [...changes.values()], entries };
-  } finally {
-    for (const change of undo.reverse()) copy.set(change);
-  }
 }
 
 async function writeChanges(

@@ -1,4 +1,7 @@
-/** All records of an identity store in memory, with their indexes. */
+/**
+ * All records of an identity store in memory, with their indexes. Each process has a copy, which follows the records in LMDB
+ * or PostgreSQL: every change has a number, and a copy with the last number is complete.
+ */
 import type { IdentityRecord, NamedKind, NamedRecords, Records } from './identity-store.ts';
 import type { AccessKey, Project } from './records.ts';
 
@@ -11,7 +14,19 @@ export interface RecordChange {
   value: Records[keyof Records] | null;
 }
 
+/** The changes between two numbers; `isWhole`: all records. */
+export interface Update {
+  from: number;
+  to: number;
+  changes: readonly RecordChange[];
+  isWhole: boolean;
+}
+
 export class RecordsCopy {
+  /** The number of the last change in the copy. */
+  number = -1;
+  /** Grows when records other than known logins change. */
+  version = 0;
   readonly #tables: Tables = {
     domain: new Map(),
     project: new Map(),
@@ -20,71 +35,91 @@ export class RecordsCopy {
     revoked: new Map(),
     login: new Map(),
   };
-  readonly #names = new Map<string, string>();
-  readonly #projectsByDomain = new Map<string, Set<string>>();
-  readonly #accessByUser = new Map<string, Set<string>>();
-  readonly #loginsByUser = new Map<string, Set<string>>();
+  readonly #idsByName = new Map<string, string>();
+  /** The IDs of the keys and known logins of a user, and of the projects of a domain. */
+  readonly #idsByOwner = new Map<string, Set<string>>();
 
   get<K extends keyof Records>(kind: K, id: string): Records[K] | undefined {
     return this.#tables[kind].get(id);
   }
 
-  byName<K extends NamedKind>(kind: K, domain: string, name: string): NamedRecords[K] | undefined {
-    return this.#tables[kind].get(this.#names.get(nameKey(kind, domain, name)) ?? '');
+  byName<K extends NamedKind>(kind: K, domainId: string, name: string): NamedRecords[K] | undefined {
+    const similar = this.similarlyNamed(kind, domainId, name);
+    return similar?.name === name ? similar : undefined;
   }
 
-  /** Sorted by ID. */
-  list<K extends NamedKind>(kind: K): NamedRecords[K][] {
-    return [...this.#tables[kind].values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  /** The record whose name is the same in another Unicode form. */
+  similarlyNamed<K extends NamedKind>(kind: K, domainId: string, name: string): NamedRecords[K] | undefined {
+    return this.#tables[kind].get(this.#idsByName.get(nameKey(kind, domainId, name)) ?? '');
   }
 
-  namesIn(kind: NamedKind, domainId: string): string[] {
-    const names: string[] = [];
-    for (const record of this.#tables[kind].values())
-      if (domainOf(record) === domainId) names.push(record.name);
-    return names;
+  list<K extends keyof Records>(kind: K): Records[K][] {
+    return [...this.#tables[kind].values()];
   }
 
   projectsIn(domainId: string): Project[] {
-    return [...(this.#projectsByDomain.get(domainId) ?? [])].flatMap((id) => this.get('project', id) ?? []);
+    return this.#idsOf('project', domainId).flatMap((id) => this.get('project', id) ?? []);
   }
 
   keysOf(userId: string): AccessKey[] {
-    return [...(this.#accessByUser.get(userId) ?? [])]
+    return this.#idsOf('key', userId)
       .sort()
       .flatMap((access) => this.get('key', access) ?? []);
   }
 
-  /** The IDs of the user's known logins. */
-  loginsOf(userId: string): string[] {
-    return [...(this.#loginsByUser.get(userId) ?? [])];
+  /** The user's known logins, the latest first. */
+  loginsOf(userId: string): { id: string; time: number }[] {
+    return this.#idsOf('login', userId)
+      .map((id) => ({ id, time: this.get('login', id) ?? 0 }))
+      .sort((a, b) => b.time - a.time);
   }
 
-  /** All but the newest `kept` ones, up to `max`. */
-  oldestRevoked(kept: number, max: number): [id: string, expires: number][] {
-    const count = Math.min(this.#tables.revoked.size - kept, max);
-    const oldest: [string, number][] = [];
-    for (const entry of this.#tables.revoked) {
-      if (oldest.length >= count) break;
-      oldest.push(entry);
-    }
-    return oldest;
+  /** The revoked tokens that expire before `time`, the oldest first, without the newest `kept` of all. */
+  expiredTokens(time: number, kept: number, max: number): string[] {
+    const surplus = this.#tables.revoked.size - kept;
+    if (surplus <= 0) return [];
+    return [...this.#tables.revoked]
+      .filter(([, expires]) => expires < time)
+      .sort(([, a], [, b]) => a - b)
+      .slice(0, Math.min(surplus, max))
+      .map(([id]) => id);
   }
 
   *records(): Generator<IdentityRecord> {
-    for (const [kind, table] of Object.entries(this.#tables)) {
-      for (const id of [...table.keys()].sort()) yield { kind, id, value: table.get(id) } as IdentityRecord;
+    for (const [kind, table] of Object.entries(this.#tables))
+      for (const [id, value] of table) yield { kind, id, value } as IdentityRecord;
+  }
+
+  /** Does nothing if the copy has changed since `from`. */
+  apply({ from, to, changes, isWhole }: Update): void {
+    if (this.number !== from) return;
+    if (isWhole)
+      for (const map of [...Object.values(this.#tables), this.#idsByName, this.#idsByOwner]) map.clear();
+    for (const change of changes) this.#set(change);
+    this.number = to;
+    if (isWhole || changes.some(({ kind }) => kind !== 'login')) this.version++;
+  }
+
+  /** Runs the action on the copy, then undoes it: others must not see uncommitted changes. */
+  prepare<T>(action: (set: (change: RecordChange) => void) => T): { result: T; changes: RecordChange[] } {
+    const changes = new Map<string, RecordChange>();
+    const undo: RecordChange[] = [];
+    const set = (change: RecordChange) => {
+      const { kind, id } = change;
+      undo.push({ kind, id, value: this.get(kind, id) ?? null });
+      const stored = storedForm(change);
+      this.#set(stored);
+      changes.set(`${kind} ${id}`, stored);
+    };
+    try {
+      const result = action(set);
+      return { result, changes: [...changes.values()] };
+    } finally {
+      for (const change of undo.reverse()) this.#set(change);
     }
   }
 
-  clear(): void {
-    for (const map of [...Object.values(this.#tables), this.#names]) map.clear();
-    this.#projectsByDomain.clear();
-    this.#accessByUser.clear();
-    this.#loginsByUser.clear();
-  }
-
-  set({ kind, id, value }: RecordChange): void {
+  #set({ kind, id, value }: RecordChange): void {
     // TypeScript cannot tell that the value is of this kind.
     const table = this.#tables[kind] as Map<string, typeof value>;
     const before = table.get(id);
@@ -98,30 +133,36 @@ export class RecordsCopy {
 
   #index(record: IdentityRecord, add: boolean): void {
     const { kind, id } = record;
-    if (kind === 'key') {
-      updateSet(this.#accessByUser, record.value.user_id, id, add);
-    } else if (kind === 'login') {
-      updateSet(this.#loginsByUser, id.slice(0, id.indexOf(' ')), id, add);
-    } else if (kind !== 'revoked') {
-      const domain = domainOf(record.value);
-      const name = nameKey(kind, domain, record.value.name);
-      if (kind === 'project') updateSet(this.#projectsByDomain, domain, id, add);
-      if (add) this.#names.set(name, id);
-      else this.#names.delete(name);
+    if (kind === 'key') this.#indexOwner(kind, record.value.user_id, id, add);
+    else if (kind === 'login') this.#indexOwner(kind, id.slice(0, id.indexOf(' ')), id, add);
+    else if (kind !== 'revoked') {
+      const domainId = 'domain_id' in record.value ? record.value.domain_id : '';
+      if (kind === 'project') this.#indexOwner(kind, domainId, id, add);
+      const name = nameKey(kind, domainId, record.value.name);
+      if (add) this.#idsByName.set(name, id);
+      // Another record may have taken over the name.
+      else if (this.#idsByName.get(name) === id) this.#idsByName.delete(name);
     }
+  }
+
+  #indexOwner(kind: string, ownerId: string, id: string, add: boolean): void {
+    const owner = `${kind} ${ownerId}`;
+    const ids = this.#idsByOwner.get(owner) ?? new Set();
+    if (add) this.#idsByOwner.set(owner, ids.add(id));
+    else if (ids.delete(id) && ids.size === 0) this.#idsByOwner.delete(owner);
+  }
+
+  #idsOf(kind: string, ownerId: string): string[] {
+    return [...(this.#idsByOwner.get(`${kind} ${ownerId}`) ?? [])];
   }
 }
 
-function domainOf(record: NamedRecords[NamedKind]): string {
-  return 'domain_id' in record ? record.domain_id : '';
+/** The form in which all other processes will read it. */
+export function storedForm({ kind, id, value }: RecordChange): RecordChange {
+  return { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
 }
 
-function nameKey(kind: NamedKind, domain: string, name: string): string {
-  return JSON.stringify([kind, domain, name]);
-}
-
-function updateSet(sets: Map<string, Set<string>>, key: string, member: string, add: boolean): void {
-  const set = sets.get(key) ?? new Set();
-  if (add) sets.set(key, set.add(member));
-  else if (set.delete(member) && set.size === 0) sets.delete(key);
+/** Two forms of one name look the same. */
+function nameKey(kind: NamedKind, domainId: string, name: string): string {
+  return JSON.stringify([kind, domainId, name.normalize()]);
 }
