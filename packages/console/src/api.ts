@@ -105,39 +105,9 @@ interface FiguresQuery {
   signal?: AbortSignal;
 }
 
-export interface Api {
-  /** Null: not signed in. */
-  session(): Promise<Session | null>;
-  signIn(account: { user: string; domain: string; password: string }): Promise<Session>;
-  signOut(): Promise<void>;
-  changePassword(user: string, original_password: string, password: string): Promise<void>;
-  keys(user: string): Promise<AccessKey[]>;
-  addKey(user: string, description?: string): Promise<NewAccessKey>;
-  setKeyStatus(access: string, status: AccessKey['status']): Promise<void>;
-  removeKey(access: string): Promise<void>;
-  figures(project: string, query: FiguresQuery): Promise<Figures & { items: HostFigures[] }>;
-  addHost(project: string, hostname: string): Promise<void>;
-  renameHost(project: string, id: string, hostname: string): Promise<void>;
-  removeHost(project: string, id: string): Promise<void>;
-  sources(project: string, signal?: AbortSignal): Promise<SourceList>;
-  setup(project: string): Promise<Setup>;
-  addIngestKey(project: string): Promise<IngestKey>;
-  administration(domain: string): Promise<Administration>;
-  /** Resolves to the ID. */
-  addUser(user: { name: string; access: AccessType; password: string }): Promise<string>;
-  changeUser(id: string, user: { enabled: boolean } | { password: string }): Promise<void>;
-  /** `confirm`: the name of the user, if the domain loses its last administrator. */
-  changeRole(verb: 'grant' | 'revoke', grant: RoleOfUser, confirm?: string): Promise<void>;
-  removeUser(id: string): Promise<void>;
-  addProject(name: string): Promise<void>;
-  /** `confirm`: the name of the project, if the domain loses its last enabled one. */
-  setProjectEnabled(id: string, enabled: boolean, confirm?: string): Promise<void>;
-  removeProject(id: string, confirm: string): Promise<void>;
-  /** The public API. */
-  client(project: string): Client;
-}
+export type Api = ReturnType<typeof createApi>;
 
-export interface RoleOfUser {
+interface RoleOfUser {
   user: string;
   /** ID of the project, or of the domain. */
   scope: string;
@@ -154,7 +124,7 @@ interface RoleAssignment {
 /** As often as the client of the public API. */
 const RETRIES_MAX = 3;
 
-export function createApi(origin: string): Api {
+export function createApi(origin: string) {
   async function send(
     method: string,
     path: string,
@@ -192,37 +162,41 @@ export function createApi(origin: string): Api {
   const hosts = (project: string) => `v1/${id(project)}/waf/instance`;
 
   return {
-    session: async () => {
+    /** Null: not signed in. */
+    async session(): Promise<Session | null> {
       const response = await send('GET', 'console/api/session');
       return response.status === 204 ? null : response.json();
     },
-    signIn: (account) => json('POST', 'console/api/session', account),
+    signIn: (account: { user: string; domain: string; password: string }) =>
+      json<Session>('POST', 'console/api/session', account),
     signOut: () => change('DELETE', 'console/api/session'),
-    changePassword: (user, original_password, password) =>
+    changePassword: (user: string, original_password: string, password: string) =>
       change('POST', `v3/users/${id(user)}/password`, { user: { original_password, password } }),
-    keys: async (user) => {
+    async keys(user: string) {
       const path = `${credentials}?user_id=${id(user)}`;
       return (await json<{ credentials: AccessKey[] }>('GET', path)).credentials;
     },
-    addKey: async (user_id, description = '') => {
+    async addKey(user_id: string, description = '') {
       const body = { credential: { user_id, description } };
       return (await json<{ credential: NewAccessKey }>('POST', credentials, body)).credential;
     },
-    setKeyStatus: (access, status) =>
+    setKeyStatus: (access: string, status: AccessKey['status']) =>
       change('PUT', `${credentials}/${id(access)}`, { credential: { status } }),
-    removeKey: (access) => change('DELETE', `${credentials}/${id(access)}`),
-    figures: (project, { from, to, hosts = [], points = 1, signal }) => {
+    removeKey: (access: string) => change('DELETE', `${credentials}/${id(access)}`),
+    figures(project: string, { from, to, hosts = [], points = 1, signal }: FiguresQuery) {
       const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
-      const query = `from=${from}&to=${to}&points=${points}${filter}`;
-      return json('GET', `${inProject(project)}/hosts/figures?${query}`, undefined, signal);
+      const path = `${inProject(project)}/hosts/figures?from=${from}&to=${to}&points=${points}${filter}`;
+      return json<Figures & { items: HostFigures[] }>('GET', path, undefined, signal);
     },
-    addHost: (project, hostname) => change('POST', hosts(project), { hostname }),
-    renameHost: (project, host, hostname) => change('PATCH', `${hosts(project)}/${id(host)}`, { hostname }),
-    removeHost: (project, host) => change('DELETE', `${hosts(project)}/${id(host)}`),
-    sources: (project, signal) => json('GET', `${inProject(project)}/sources`, undefined, signal),
-    setup: (project) => json('GET', `${inProject(project)}/setup`),
-    addIngestKey: (project) => json('POST', `${inProject(project)}/ingest-key`),
-    administration: async (domain_id) => {
+    addHost: (project: string, hostname: string) => change('POST', hosts(project), { hostname }),
+    renameHost: (project: string, host: string, hostname: string) =>
+      change('PATCH', `${hosts(project)}/${id(host)}`, { hostname }),
+    removeHost: (project: string, host: string) => change('DELETE', `${hosts(project)}/${id(host)}`),
+    sources: (project: string, signal?: AbortSignal) =>
+      json<SourceList>('GET', `${inProject(project)}/sources`, undefined, signal),
+    setup: (project: string) => json<Setup>('GET', `${inProject(project)}/setup`),
+    addIngestKey: (project: string) => json<IngestKey>('POST', `${inProject(project)}/ingest-key`),
+    async administration(domain_id: string): Promise<Administration> {
       const filter = `domain_id=${id(domain_id)}`;
       const [{ users }, { projects }, { role_assignments }, { credentials: keys }] = await Promise.all([
         json<{ users: Omit<ManagedUser, 'roles' | 'keys'>[] }>('GET', `v3/users?${filter}`),
@@ -240,19 +214,26 @@ export function createApi(origin: string): Api {
       }
       return { domain_id, projects, users: [...byId.values()] };
     },
-    addUser: async (user) => (await json<{ user: { id: string } }>('POST', 'v3/users', { user })).user.id,
-    changeUser: (user, fields) => change('PATCH', `v3/users/${id(user)}`, { user: fields }),
-    changeRole: (verb, { user, scope, role, domain_id }, name) => {
+    /** Resolves to the ID. */
+    addUser: async (user: { name: string; access: AccessType; password: string }) =>
+      (await json<{ user: { id: string } }>('POST', 'v3/users', { user })).user.id,
+    changeUser: (user: string, fields: { enabled: boolean } | { password: string }) =>
+      change('PATCH', `v3/users/${id(user)}`, { user: fields }),
+    /** `confirm`: the name of the user, if the domain loses its last administrator. */
+    changeRole(verb: 'grant' | 'revoke', { user, scope, role, domain_id }: RoleOfUser, confirm?: string) {
       const kind = scope === domain_id ? 'domains' : 'projects';
       const path = `v3/${kind}/${id(scope)}/users/${id(user)}/roles/${role}`;
-      return change(verb === 'grant' ? 'PUT' : 'DELETE', `${path}${confirmed(name)}`);
+      return change(verb === 'grant' ? 'PUT' : 'DELETE', `${path}${confirmed(confirm)}`);
     },
-    removeUser: (user) => change('DELETE', `v3/users/${id(user)}`),
-    addProject: (name) => change('POST', 'v3/projects', { project: { name } }),
-    setProjectEnabled: (project, enabled, name) =>
-      change('PATCH', `v3/projects/${id(project)}${confirmed(name)}`, { project: { enabled } }),
-    removeProject: (project, name) => change('DELETE', `v3/projects/${id(project)}${confirmed(name)}`),
-    client: (projectId) => createClient({ url: origin, projectId }),
+    removeUser: (user: string) => change('DELETE', `v3/users/${id(user)}`),
+    addProject: (name: string) => change('POST', 'v3/projects', { project: { name } }),
+    /** `confirm`: the name of the project, if the domain loses its last enabled one. */
+    setProjectEnabled: (project: string, enabled: boolean, confirm?: string) =>
+      change('PATCH', `v3/projects/${id(project)}${confirmed(confirm)}`, { project: { enabled } }),
+    removeProject: (project: string, confirm: string) =>
+      change('DELETE', `v3/projects/${id(project)}${confirmed(confirm)}`),
+    /** The public API. */
+    client: (projectId: string): Client => createClient({ url: origin, projectId }),
   };
 }
 

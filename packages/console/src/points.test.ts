@@ -66,6 +66,15 @@ test('ticks are at round times of the local clock', () => {
   ]);
 });
 
+test('the time axis has at least half of the ticks that fit', () => {
+  for (const hours of [1, 6, 24, 7 * 24, 30 * 24, 90 * 24]) {
+    for (const ticksMax of [3.4, 5, 7.7, 12]) {
+      const { length } = timeTicks(FROM, FROM + hours * HOUR_MS, UTC, ticksMax);
+      expect([hours, ticksMax, length >= Math.floor(ticksMax / 2)]).toEqual([hours, ticksMax, true]);
+    }
+  }
+});
+
 test('a new year is named, and clock changes neither repeat nor shift a tick', () => {
   const year = timeTicks(Date.UTC(2026, 11, 29), Date.UTC(2027, 0, 3), UTC, 8);
   expect(tickLabels(year, UTC)).toEqual([

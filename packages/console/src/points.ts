@@ -11,8 +11,13 @@ const STEPS_MS = [
   ...[1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_MS),
 ];
 
-function stepOf({ from, to }: { from: number; to: number }, countMax: number): number {
-  return STEPS_MS.find((step) => (to - from) / step <= countMax) ?? 364 * DAY_MS;
+/** Ticks have more steps to choose from, or a day on a narrow screen and a month would have two or three. */
+const TICK_STEPS_MS = [...STEPS_MS, ...[4, 8, 72, 96, 120, 240].map((hours) => hours * 60 * MINUTE_MS)].sort(
+  (a, b) => a - b,
+);
+
+function stepOf({ from, to }: { from: number; to: number }, countMax: number, steps = STEPS_MS): number {
+  return steps.find((step) => (to - from) / step <= countMax) ?? 364 * DAY_MS;
 }
 
 /** The length of a point of the API, by the length of the range. */
@@ -69,7 +74,7 @@ export function total(counts: readonly number[]): number {
 
 /** The ticks of the time axis, at round times of the local clock. */
 export function timeTicks(from: number, to: number, zone: Zone, ticksMax: number): number[] {
-  const stepMs = stepOf({ from, to }, ticksMax);
+  const stepMs = stepOf({ from, to }, ticksMax, TICK_STEPS_MS);
   const ticks: number[] = [];
   const end = toLocal(to, zone);
   for (let local = Math.ceil(toLocal(from, zone) / stepMs) * stepMs; local <= end; local += stepMs) {

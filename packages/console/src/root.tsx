@@ -2,7 +2,7 @@
 import { WafstatError } from '@wafstat/client';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, IngestKey, Project, Session } from './api.ts';
-import { type App, AppContext, type HistoryMode } from './app.ts';
+import { type App, AppContext, type HistoryMode, mayRead, useApp } from './app.ts';
 import { AdministrationPage } from './pages/administration.tsx';
 import { CredentialsPage } from './pages/credentials.tsx';
 import { DashboardPage } from './pages/dashboard.tsx';
@@ -120,25 +120,31 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
 }
 
 function Page({ page }: { page: PageName }) {
+  const { project } = useApp();
   const Content = PAGE_OF[page];
+  if (WITHOUT_PROJECT.includes(page)) return <Content />;
+  if (project === null) return <NoProject />;
+  // The overview shows the other projects.
+  return page === 'overview' || mayRead(project) ? <Content /> : <IngestOnly name={project.name} />;
+}
+
+/** A user who may send log lines, but not read statistics. */
+function IngestOnly({ name }: { name: string }) {
   return (
-    <AppContext.Consumer>
-      {(app) =>
-        app?.project === null && !WITHOUT_PROJECT.includes(page) ? (
-          <NoProject isAdministrator={app.session.administers_domain} />
-        ) : (
-          <Content />
-        )
-      }
-    </AppContext.Consumer>
+    <div class="page">
+      <Message title={`You cannot view the statistics of ${name}`}>
+        Your role in this project is ingest: it allows sending log lines. To view statistics, ask your
+        administrator for the role reader.
+      </Message>
+    </div>
   );
 }
 
-function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
+function NoProject() {
   return (
     <div class="page narrow">
       <Message title="No project">
-        {isAdministrator ? (
+        {useApp().session.administers_domain ? (
           <>
             You have no role in any enabled project.{' '}
             <PageLink to={{ page: 'admin' }}>Create or enable a project</PageLink>.

@@ -9,7 +9,6 @@ import {
   parseView,
   SORTS,
   toggleCategory,
-  toggleExcluded,
   urlOf,
   type View,
 } from './view.ts';
@@ -54,14 +53,17 @@ test('a view survives a round trip through the URL', () => {
 
 test('a category is included, excluded, and both again without it', () => {
   const all = parse('/console/');
-  const only = { ...all, ...toggleCategory(all, 'sqli') };
+  const only = { ...all, ...toggleCategory(all, 'sqli', 'categories') };
   expect(countedCategories(only)).toEqual(['sqli']);
-  expect(countedCategories({ ...only, ...toggleCategory(only, 'xss') })).toEqual(['sqli', 'xss']);
-  const without = { ...only, ...toggleExcluded(only, 'sqli') };
+  expect(countedCategories({ ...only, ...toggleCategory(only, 'xss', 'categories') })).toEqual([
+    'sqli',
+    'xss',
+  ]);
+  const without = { ...only, ...toggleCategory(only, 'sqli', 'excluded') };
   expect(without).toMatchObject({ categories: [], excluded: ['sqli'] });
   expect(countedCategories(without)).toEqual(ATTACK_TYPES.filter((name) => name !== 'sqli'));
-  expect({ ...without, ...toggleExcluded(without, 'sqli') }).toEqual(all);
-  expect({ ...only, ...toggleCategory(only, 'sqli') }).toEqual(all);
+  expect({ ...without, ...toggleCategory(without, 'sqli', 'excluded') }).toEqual(all);
+  expect({ ...only, ...toggleCategory(only, 'sqli', 'categories') }).toEqual(all);
 });
 
 test('defaults are left out of the URL', () => {

@@ -65,18 +65,12 @@ export function filtersCategories(view: View): boolean {
   return view.categories.length > 0 || view.excluded.length > 0;
 }
 
-/** Adds a category to those that count, or removes it again. */
-export function toggleCategory({ categories, excluded }: View, name: AttackType): Partial<View> {
-  const without = (list: readonly AttackType[]) => list.filter((other) => other !== name);
-  if (categories.includes(name)) return { categories: without(categories) };
-  return { categories: [...categories, name], excluded: without(excluded) };
-}
-
-/** Leaves out a category, or counts it again. */
-export function toggleExcluded({ categories, excluded }: View, name: AttackType): Partial<View> {
-  const without = (list: readonly AttackType[]) => list.filter((other) => other !== name);
-  if (excluded.includes(name)) return { excluded: without(excluded) };
-  return { excluded: [...excluded, name], categories: without(categories) };
+/** Adds a category to those that count, or to those that do not (`excluded`), or removes it again. */
+export function toggleCategory(view: View, name: AttackType, list: 'categories' | 'excluded'): Partial<View> {
+  const without = (names: readonly AttackType[]) => names.filter((other) => other !== name);
+  if (view[list].includes(name)) return { [list]: without(view[list]) };
+  const other = list === 'categories' ? 'excluded' : 'categories';
+  return { [list]: [...view[list], name], [other]: without(view[other]) };
 }
 
 /** Later times have no ISO form with a four-digit year. */

@@ -3,15 +3,23 @@ import { useState } from 'preact/hooks';
 import type { ManagedProject } from '../api.ts';
 import { useApp } from '../app.ts';
 import { date } from '../format.ts';
+import { Button } from '../parts/button.tsx';
 import { CopyValue } from '../parts/copy.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
-import { Icon } from '../parts/icon.tsx';
 import { Problem } from '../parts/states.tsx';
-import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import {
+  actionsColumn,
+  byText,
+  type Column,
+  enabledColumn,
+  RowButton,
+  RowName,
+  Table,
+} from '../parts/table.tsx';
 import { useAction } from '../use-query.ts';
-import { Enabled, type SectionProps } from './names.tsx';
+import type { SectionProps } from './names.ts';
 
 type ProjectDialog = { kind: 'new' } | { kind: 'disable' | 'delete'; project: ManagedProject };
 
@@ -31,11 +39,7 @@ export function Projects({ administration, reload }: SectionProps) {
   const columns: Column<ManagedProject>[] = [
     {
       title: 'Project',
-      cell: ({ name }) => (
-        <strong class="cut" title={name}>
-          {name}
-        </strong>
-      ),
+      cell: ({ name }) => <RowName name={name} />,
       compare: byText(({ name }) => name),
     },
     {
@@ -51,42 +55,32 @@ export function Projects({ administration, reload }: SectionProps) {
       cell: ({ create_time }) => date(Date.parse(create_time), app.zone, app.now()),
       compare: byText(({ create_time }) => create_time),
     },
-    {
-      title: 'State',
-      cell: ({ enabled }) => <Enabled enabled={enabled} />,
-      compare: byNumber(({ enabled }) => Number(enabled)),
-    },
-    {
-      title: 'Actions',
-      hideTitle: true,
-      isNumber: true,
-      cell: (project) => (
-        <div class="buttons">
-          <RowButton
-            label={project.enabled ? 'Disable' : 'Enable'}
-            name={project.name}
-            onClick={() =>
-              project.enabled ? setDialog({ kind: 'disable', project }) : void enable(project.id)
-            }
-          />
-          <RowButton
-            label="Delete"
-            name={project.name}
-            onClick={() => setDialog({ kind: 'delete', project })}
-          />
-        </div>
-      ),
-    },
+    enabledColumn(),
+    actionsColumn((project) => (
+      <div class="buttons">
+        <RowButton
+          label={project.enabled ? 'Disable' : 'Enable'}
+          name={project.name}
+          onClick={() =>
+            project.enabled ? setDialog({ kind: 'disable', project }) : void enable(project.id)
+          }
+        />
+        <RowButton
+          label="Delete"
+          name={project.name}
+          onClick={() => setDialog({ kind: 'delete', project })}
+        />
+      </div>
+    )),
   ];
   const isLast = (project: ManagedProject) =>
     project.enabled && !administration.projects.some(({ id, enabled }) => enabled && id !== project.id);
   return (
     <section>
       <PageHead level={2} title="Projects">
-        <button class="button primary" type="button" onClick={() => setDialog({ kind: 'new' })}>
-          <Icon name="plus" />
+        <Button kind="primary" onClick={() => setDialog({ kind: 'new' })} icon="plus">
           New project
-        </button>
+        </Button>
       </PageHead>
       <Problem text={problem} />
       <Table

@@ -1,13 +1,12 @@
 /** Roles, access keys and password of a user. */
 import { useState } from 'preact/hooks';
-import type { AccessKey, ManagedUser, Role, Roles } from '../api.ts';
+import type { ManagedUser, NewAccessKey, Role, Roles } from '../api.ts';
 import { useApp } from '../app.ts';
+import { Button } from '../parts/button.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { SecretValue } from '../parts/secret.tsx';
-import { Problem } from '../parts/states.tsx';
-import { RowButton } from '../parts/table.tsx';
+import { KeySecret, useKeyActions } from '../parts/keys.tsx';
 import { useAction } from '../use-query.ts';
-import { ROLE_NAMES, ROLES, type SectionProps } from './names.tsx';
+import { ROLE_NAMES, ROLES, type SectionProps } from './names.ts';
 
 interface EditUserProps extends SectionProps {
   user: ManagedUser;
@@ -29,16 +28,12 @@ export function EditUser({ user, administration, reload, reset, close }: EditUse
             <p class="hint">Change your own password under My credentials.</p>
           ) : (
             <div class="form-end">
-              <button class="button" type="button" onClick={reset}>
-                Reset password
-              </button>
+              <Button onClick={reset}>Reset password</Button>
             </div>
           )}
         </section>
         <div class="form-end">
-          <button class="button" type="button" onClick={close}>
-            Close
-          </button>
+          <Button onClick={close}>Close</Button>
         </div>
       </div>
     </Dialog>
@@ -106,14 +101,13 @@ function RolesEditor({ user, administration, reload }: SectionProps & { user: Ma
         ))}
       </div>
       <div class="form-end">
-        <button
-          class="button primary"
-          type="button"
+        <Button
+          kind="primary"
           disabled={isRunning}
           onClick={() => (losesOwn ? setConfirming(true) : void run(save))}
         >
           Save roles
-        </button>
+        </Button>
         <p class={`outcome ${problem === '' ? '' : 'problem'}`} role="status">
           {problem || outcome}
         </p>
@@ -136,19 +130,12 @@ function RolesEditor({ user, administration, reload }: SectionProps & { user: Ma
 }
 
 function UserKeys({ user, reload }: { user: ManagedUser; reload(): void }) {
-  const { api, session, ingestKeys } = useApp();
-  const { run, problem, isRunning } = useAction();
-  const [secret, setSecret] = useState<{ access: string; secret: string } | null>(null);
-  const [deleting, setDeleting] = useState<AccessKey | null>(null);
-  const change = async (act: () => Promise<unknown>) => {
-    if (await run(act)) reload();
-  };
-  const create = () =>
-    change(async () => {
-      setSecret(await api.addKey(user.id));
-    });
-  const toggle = ({ access, status }: AccessKey) =>
-    change(() => api.setKeyStatus(access, status === 'active' ? 'inactive' : 'active'));
+  const { api, session } = useApp();
+  const [created, setCreated] = useState<NewAccessKey | null>(null);
+  const { change, buttons, messages, isRunning } = useKeyActions(reload, (access) =>
+    setCreated((key) => (key?.access === access ? null : key)),
+  );
+  const create = () => change(async () => setCreated(await api.addKey(user.id)));
   return (
     <section aria-label="Access keys">
       <h3>Access keys</h3>
@@ -158,47 +145,19 @@ function UserKeys({ user, reload }: { user: ManagedUser; reload(): void }) {
           <span>
             <code>{key.access}</code> <span class="faint">{key.description}</span>
           </span>
-          <div class="buttons">
-            <RowButton
-              label={key.status === 'active' ? 'Disable' : 'Enable'}
-              name={key.access}
-              onClick={() => void toggle(key)}
-            />
-            <RowButton label="Delete" name={key.access} onClick={() => setDeleting(key)} />
-          </div>
+          {buttons(key)}
         </div>
       ))}
-      {secret !== null && (
-        <div class="secret" role="status">
-          <p>Copy the key now; the secret won't be shown again.</p>
-          <dl>
-            <SecretValue name="Access key ID" value={secret.access} />
-            <SecretValue name="Secret access key" value={secret.secret} />
-          </dl>
-        </div>
+      {created !== null && (
+        <KeySecret {...created}>Copy the key now; the secret won't be shown again.</KeySecret>
       )}
-      <Problem text={problem} />
+      {messages}
       {user.keys.length < session.keys_limit && (
         <div class="form-end">
-          <button class="button" type="button" disabled={isRunning} onClick={() => void create()}>
+          <Button disabled={isRunning} onClick={create}>
             Create access key
-          </button>
+          </Button>
         </div>
-      )}
-      {deleting !== null && (
-        <Confirm
-          title={`Delete ${deleting.access}?`}
-          verb="Delete key"
-          act={async () => {
-            await api.removeKey(deleting.access);
-            ingestKeys.clear();
-            if (secret?.access === deleting.access) setSecret(null);
-            reload();
-          }}
-          close={() => setDeleting(null)}
-        >
-          Applications using this key lose access immediately.
-        </Confirm>
       )}
     </section>
   );

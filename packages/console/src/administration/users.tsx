@@ -3,15 +3,25 @@ import { useState } from 'preact/hooks';
 import type { AccessType, Administration, ManagedUser, Role } from '../api.ts';
 import { useApp } from '../app.ts';
 import { date } from '../format.ts';
+import { Button } from '../parts/button.tsx';
 import { Confirm, Dialog, FormDialog } from '../parts/dialog.tsx';
 import { Choice, Field, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
-import { Icon } from '../parts/icon.tsx';
-import { SecretValue } from '../parts/secret.tsx';
+import { Secret } from '../parts/keys.tsx';
+import { SearchBox } from '../parts/search-box.tsx';
 import { Problem } from '../parts/states.tsx';
-import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import {
+  actionsColumn,
+  byText,
+  type Column,
+  enabledColumn,
+  numberColumn,
+  RowButton,
+  RowName,
+  Table,
+} from '../parts/table.tsx';
 import { useAction } from '../use-query.ts';
-import { ACCESS_NAMES, Enabled, ROLE_NAMES, type SectionProps } from './names.tsx';
+import { ACCESS_NAMES, ROLE_NAMES, type SectionProps } from './names.ts';
 import { EditUser } from './user-editor.tsx';
 
 /** More users than are seen at a glance. */
@@ -23,6 +33,13 @@ type UserDialog =
   | { kind: 'edit' | 'reset' | 'disable' | 'delete'; id: string }
   | { kind: 'password'; name: string; password: string };
 
+interface Confirmation {
+  title: string;
+  verb: string;
+  text: string;
+  act(): Promise<void>;
+}
+
 export function Users({ administration, reload }: SectionProps) {
   const { api, session, zone, now, ingestKeys } = useApp();
   const { run, problem } = useAction();
@@ -33,19 +50,46 @@ export function Users({ administration, reload }: SectionProps) {
   );
   const close = () => setDialog(null);
   /** For dialogs that the dialog with the password replaces. */
-  const closeIf = (kind: UserDialog['kind']) => setDialog((open) => (open?.kind === kind ? null : open));
+  const closeIf = (kind: UserDialog['kind'] | undefined) =>
+    setDialog((open) => (open?.kind === kind ? null : open));
   const enable = async (id: string) => {
     if (await run(() => api.changeUser(id, { enabled: true }))) reload();
   };
+  const confirmationOf = ({ id, name, keys }: ManagedUser): Readonly<Record<string, Confirmation>> => ({
+    reset: {
+      title: `Reset the password of ${name}?`,
+      verb: 'Reset password',
+      text: `The old password stops working, and all sessions and tokens of ${name} end. Access keys keep working.`,
+      async act() {
+        const password = newPassword();
+        await api.changeUser(id, { password });
+        setDialog({ kind: 'password', name, password });
+      },
+    },
+    disable: {
+      title: `Disable ${name}?`,
+      verb: 'Disable user',
+      text: `${name} is signed out, and tokens and access keys stop working within a second. You can enable the user again.`,
+      act: () => api.changeUser(id, { enabled: false }).then(reload),
+    },
+    delete: {
+      title: `Delete ${name}?`,
+      verb: 'Delete user',
+      text: `${name} is signed out, and ${keysText(keys.length)} Statistics stay. This cannot be undone.`,
+      async act() {
+        await api.removeUser(id);
+        ingestKeys.clear();
+        reload();
+      },
+    },
+  });
   const columns: Column<ManagedUser>[] = [
     {
       title: 'User',
       cell: ({ id, name, access, create_time }) => (
         <div class="stacked">
           <span>
-            <strong class="cut" title={name}>
-              {name}
-            </strong>
+            <RowName name={name} />
             {id === session.user.id && <span class="faint"> (you)</span>}
           </span>
           <span class="hint">{`${ACCESS_NAMES[access]}, created ${date(Date.parse(create_time), zone, now())}`}</span>
@@ -58,59 +102,38 @@ export function Users({ administration, reload }: SectionProps) {
       cell: ({ roles }) => <span class="wrap">{rolesText(roles, administration)}</span>,
     },
     {
-      title: 'Keys',
-      isNumber: true,
+      ...numberColumn('Keys', ({ keys }) => keys.length),
       cell: ({ keys }) => <span class={keys.length === 0 ? 'faint' : ''}>{keys.length}</span>,
-      compare: byNumber(({ keys }) => keys.length),
     },
-    {
-      title: 'State',
-      cell: ({ enabled }) => <Enabled enabled={enabled} />,
-      compare: byNumber(({ enabled }) => Number(enabled)),
-    },
-    {
-      title: 'Actions',
-      hideTitle: true,
-      isNumber: true,
-      cell: ({ id, name, enabled }) => (
-        <div class="buttons">
-          <RowButton label="Edit" name={name} onClick={() => setDialog({ kind: 'edit', id })} />
-          {id !== session.user.id && (
-            <>
-              <RowButton
-                label={enabled ? 'Disable' : 'Enable'}
-                name={name}
-                onClick={() => (enabled ? setDialog({ kind: 'disable', id }) : void enable(id))}
-              />
-              <RowButton label="Delete" name={name} onClick={() => setDialog({ kind: 'delete', id })} />
-            </>
-          )}
-        </div>
-      ),
-    },
+    enabledColumn(),
+    actionsColumn(({ id, name, enabled }) => (
+      <div class="buttons">
+        <RowButton label="Edit" name={name} onClick={() => setDialog({ kind: 'edit', id })} />
+        {id !== session.user.id && (
+          <>
+            <RowButton
+              label={enabled ? 'Disable' : 'Enable'}
+              name={name}
+              onClick={() => (enabled ? setDialog({ kind: 'disable', id }) : void enable(id))}
+            />
+            <RowButton label="Delete" name={name} onClick={() => setDialog({ kind: 'delete', id })} />
+          </>
+        )}
+      </div>
+    )),
   ];
   const user =
     dialog !== null && 'id' in dialog ? administration.users.find(({ id }) => id === dialog.id) : undefined;
+  const confirmation = user && confirmationOf(user)[dialog?.kind ?? ''];
   return (
     <section>
       <PageHead level={2} title="Users">
-        <button class="button primary" type="button" onClick={() => setDialog({ kind: 'new' })}>
-          <Icon name="plus" />
+        <Button kind="primary" onClick={() => setDialog({ kind: 'new' })} icon="plus">
           New user
-        </button>
+        </Button>
       </PageHead>
       {administration.users.length > SEARCH_MIN && (
-        <div class="with-icon">
-          <Icon name="search" />
-          <input
-            type="search"
-            placeholder="Find a user"
-            aria-label="Find a user"
-            spellcheck={false}
-            value={search}
-            onInput={(event) => setSearch(event.currentTarget.value)}
-          />
-        </div>
+        <SearchBox name="Find a user" value={search} search={setSearch} />
       )}
       <Problem text={problem} />
       {found.length === 0 ? (
@@ -146,48 +169,9 @@ export function Users({ administration, reload }: SectionProps) {
           close={close}
         />
       )}
-      {user !== undefined && dialog?.kind === 'reset' && (
-        <Confirm
-          key="reset"
-          title={`Reset the password of ${user.name}?`}
-          verb="Reset password"
-          act={async () => {
-            const password = newPassword();
-            await api.changeUser(user.id, { password });
-            setDialog({ kind: 'password', name: user.name, password });
-          }}
-          close={() => closeIf('reset')}
-        >
-          {`The old password stops working, and all sessions and tokens of ${user.name} end. Access keys keep working.`}
-        </Confirm>
-      )}
-      {user !== undefined && dialog?.kind === 'disable' && (
-        <Confirm
-          key="disable"
-          title={`Disable ${user.name}?`}
-          verb="Disable user"
-          act={async () => {
-            await api.changeUser(user.id, { enabled: false });
-            reload();
-          }}
-          close={close}
-        >
-          {`${user.name} is signed out, and tokens and access keys stop working within a second. You can enable the user again.`}
-        </Confirm>
-      )}
-      {user !== undefined && dialog?.kind === 'delete' && (
-        <Confirm
-          key="delete"
-          title={`Delete ${user.name}?`}
-          verb="Delete user"
-          act={async () => {
-            await api.removeUser(user.id);
-            ingestKeys.clear();
-            reload();
-          }}
-          close={close}
-        >
-          {`${user.name} is signed out, and ${keysText(user.keys.length)} Statistics stay. This cannot be undone.`}
+      {user !== undefined && confirmation !== undefined && (
+        <Confirm key={dialog?.kind} {...confirmation} close={() => closeIf(dialog?.kind)}>
+          {confirmation.text}
         </Confirm>
       )}
     </section>
@@ -208,16 +192,13 @@ interface PasswordDialogProps {
 function PasswordDialog({ name, password, close }: PasswordDialogProps) {
   return (
     <Dialog title={`Password of ${name}`} close={close}>
-      <div class="secret">
-        <p>Generated password. Copy it now; it won't be shown again.</p>
-        <dl>
-          <SecretValue name="Password" value={password} />
-        </dl>
-        <div class="form-end">
-          <button class="button primary" type="button" onClick={close}>
-            Done
-          </button>
-        </div>
+      <Secret values={{ Password: password }}>
+        Generated password. Copy it now; it won't be shown again.
+      </Secret>
+      <div class="form-end">
+        <Button kind="primary" onClick={close}>
+          Done
+        </Button>
       </div>
     </Dialog>
   );

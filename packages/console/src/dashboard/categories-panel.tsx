@@ -6,9 +6,10 @@ import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.
 import { formatCount, share } from '../format.ts';
 import { ALL_CATEGORIES, copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { Ranking } from '../parts/ranking.tsx';
 import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
-import { countedCategories, filtersCategories, toggleCategory, toggleExcluded } from '../view.ts';
+import { countedCategories, filtersCategories, toggleCategory } from '../view.ts';
 
 export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range: TimeRange }) {
   const { view, zone } = useApp();
@@ -29,22 +30,11 @@ export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range:
         ),
       ]}
     >
-      <table class="bars">
-        <thead class="offscreen">
-          <tr>
-            {['Category', 'Bar', 'Attacks', 'Share'].map((title) => (
-              <th key={title} scope="col">
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {byAttacks(counts).map((name) => (
-            <CategoryRow key={name} name={name} counts={counts} />
-          ))}
-        </tbody>
-      </table>
+      <Ranking class="bars" columns={['Category', 'Bar', 'Attacks', 'Share']}>
+        {byAttacks(counts).map((name) => (
+          <CategoryRow key={name} name={name} counts={counts} />
+        ))}
+      </Ranking>
     </Panel>
   );
 }
@@ -56,7 +46,7 @@ function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }
   const isChosen = view.categories.includes(name);
   const isCounted = countedCategories(view).includes(name);
   const filter = (event: MouseEvent) =>
-    go(event.altKey ? toggleExcluded(view, name) : toggleCategory(view, name));
+    go(toggleCategory(view, name, event.altKey ? 'excluded' : 'categories'));
   return (
     <tr
       class={`${isChosen ? 'chosen' : ''} ${isCounted ? '' : 'off'} ${view.excluded.includes(name) ? 'excluded' : ''} ${count === 0 ? 'none' : ''}`}

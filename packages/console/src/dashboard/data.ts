@@ -104,25 +104,33 @@ function noPeak(failure: unknown): null {
 
 type RangeQuery = StatisticsQuery & TimeRange;
 
+/** One call for each part of the range with another offset from UTC. */
+function readParts<T>(query: RangeQuery, zone: Zone, read: (part: RangeQuery) => Promise<T>): Promise<T[]> {
+  const parts = segmentsOf(query, zone);
+  return Promise.all(parts.map(({ from, to, offset }) => read({ ...query, from, to, timezone: offset })));
+}
+
+async function readTimeline(client: Client, query: RangeQuery, zone: Zone): Promise<Timeline> {
+  const parts = await readParts(query, zone, (part) => client.timeline(part));
+  return {
+    requests: parts.flatMap(({ requests }) => requests),
+    attacks: parts.flatMap(({ attacks }) => attacks),
+  };
+}
+
 async function readPeriod(client: Client, query: RangeQuery, zone: Zone): Promise<Period> {
   const segments = segmentsOf(query, zone);
-  const parts = await Promise.all(
-    segments.map(async ({ from, to, offset }) => {
-      const part = { ...query, from, to, timezone: offset };
-      return Promise.all([client.timeline(part), client.attackTimeline(part)]);
-    }),
-  );
-  const [first] = parts;
+  const [timeline, parts] = await Promise.all([
+    readTimeline(client, query, zone),
+    readParts(query, zone, (part) => client.attackTimeline(part)),
+  ]);
   return {
     range: { from: query.from, to: query.to },
     gridMs: segments.length === 1 ? 0 : Math.max(...segments.map(gridOf)),
-    timeline: {
-      requests: parts.flatMap(([timeline]) => timeline.requests),
-      attacks: parts.flatMap(([timeline]) => timeline.attacks),
-    },
-    categories: (first?.[1] ?? []).map(({ key }, i) => ({
+    timeline,
+    categories: (parts[0] ?? []).map(({ key }, i) => ({
       key,
-      timeline: parts.flatMap(([, categories]) => categories[i]?.timeline ?? []),
+      timeline: parts.flatMap((categories) => categories[i]?.timeline ?? []),
     })),
   };
 }
@@ -134,15 +142,11 @@ export async function readHostTimelines(query: DashboardQuery): Promise<HostTime
   const { items } = await query.api.figures(query.project, statistics);
   const busiest = items.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
   return Promise.all(
-    busiest.map(async ({ id, hostname }) => {
-      const parts = await Promise.all(
-        segmentsOf(statistics, query.zone).map(({ from, to, offset }) =>
-          client.timeline({ ...statistics, from, to, timezone: offset, hosts: [id] }),
-        ),
-      );
-      const requests = parts.flatMap((part) => part.requests);
-      return { id, hostname, requests, attacks: parts.flatMap((part) => part.attacks) };
-    }),
+    busiest.map(async ({ id, hostname }) => ({
+      id,
+      hostname,
+      ...(await readTimeline(client, { ...statistics, hosts: [id] }, query.zone)),
+    })),
   );
 }
 

@@ -5,11 +5,11 @@ import { formatCount, share } from '../format.ts';
 import { type HostTotals, NO_HOST, NO_HOST_TITLE } from '../host-totals.ts';
 import { PageLink } from '../parts/frame.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import { sentence } from '../parts/states.tsx';
 import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
 import type { Details } from './data.ts';
-import { SkeletonRow, TOP_ROWS } from './top-lists.tsx';
 
 interface HostsPanelProps {
   /** Null: still loading, or it failed. */
@@ -46,25 +46,11 @@ export function HostsPanel({ details, failure, range }: HostsPanelProps) {
         },
       ]}
     >
-      <table class="ranking">
-        <thead class="offscreen">
-          <tr>
-            {['Host', 'Attacks', 'Share'].map((title) => (
-              <th key={title} scope="col">
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {details === null &&
-            failure === null &&
-            Array.from({ length: TOP_ROWS }, (_, i) => <SkeletonRow key={String(i)} />)}
-          {ordered.slice(0, TOP_ROWS).map((host) => (
-            <HostRow key={host.id} host={host} sums={sums} />
-          ))}
-        </tbody>
-      </table>
+      <Ranking columns={['Host', 'Attacks', 'Share']} isLoading={details === null && failure === null}>
+        {ordered.slice(0, TOP_ROWS).map((host) => (
+          <HostRow key={host.id} host={host} sums={sums} />
+        ))}
+      </Ranking>
       {details === null && failure !== null && <p class="problem">{sentence(failure)}</p>}
     </Panel>
   );

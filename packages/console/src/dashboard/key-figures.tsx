@@ -72,13 +72,8 @@ function DetailFigures({ data, failure }: Loaded<Details>) {
         <Busiest details={data} />
       </>
     );
-  return DETAIL_KINDS.map((kind) =>
-    failure === null ? (
-      <FigureSkeleton key={kind} kind={kind} />
-    ) : (
-      <Figure key={kind} kind={kind} text="–" title={sentence(failure)} />
-    ),
-  );
+  const state = failure === null ? {} : { text: '–', title: sentence(failure) };
+  return DETAIL_KINDS.map((kind) => <Figure key={kind} kind={kind} {...state} />);
 }
 
 function Peak({ requests }: { requests: number | null }) {
@@ -135,9 +130,10 @@ function busiestHost(hosts: readonly HostTotals[]): HostTotals | undefined {
 
 interface FigureProps {
   kind: keyof typeof NAMES;
-  text: string;
+  /** Without a text, it is still loading. */
+  text?: string;
   /** The tooltip. */
-  title: string;
+  title?: string;
   /** What it counts, if not what the view shows. */
   scope?: string | undefined;
   children?: ComponentChildren;
@@ -148,9 +144,9 @@ function Figure({ kind, text, title, scope, children }: FigureProps) {
     <div class={`figure ${kind}`}>
       <dt>{scope === undefined ? NAMES[kind] : `${NAMES[kind]} (${scope})`}</dt>
       <dd class="value" title={title}>
-        {text}
+        {text ?? <span class="skeleton" />}
       </dd>
-      <dd class="change">{children}</dd>
+      <dd class="change">{text === undefined ? <span class="skeleton" /> : children}</dd>
     </div>
   );
 }
@@ -194,22 +190,8 @@ export function KeyFiguresSkeleton() {
   return (
     <dl class="figures">
       {(Object.keys(NAMES) as (keyof typeof NAMES)[]).map((kind) => (
-        <FigureSkeleton key={kind} kind={kind} />
+        <Figure key={kind} kind={kind} />
       ))}
     </dl>
-  );
-}
-
-function FigureSkeleton({ kind }: { kind: keyof typeof NAMES }) {
-  return (
-    <div class={`figure ${kind}`}>
-      <dt>{NAMES[kind]}</dt>
-      <dd class="value">
-        <span class="skeleton" />
-      </dd>
-      <dd class="change">
-        <span class="skeleton" />
-      </dd>
-    </div>
   );
 }

@@ -5,7 +5,7 @@ import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES, pointsOf, totalsOf } from '../categories.ts';
 import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
-import { Icon } from '../parts/icon.tsx';
+import { Button } from '../parts/button.tsx';
 import { ALL_CATEGORIES, copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
@@ -61,15 +61,9 @@ export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
           <ModeSwitch />
           <span class="hint step">{`per ${duration(pointLength(edges, zone))}`}</span>
           {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
-          <button
-            class="button quiet small"
-            type="button"
-            aria-expanded={isTable}
-            onClick={() => setTable(!isTable)}
-          >
-            <Icon name="table" />
+          <Button kind="quiet small" aria-expanded={isTable} onClick={() => setTable(!isTable)} icon="table">
             Table
-          </button>
+          </Button>
         </>
       }
       exports={useExports(now, panes, box)}

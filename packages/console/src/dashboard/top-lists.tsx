@@ -14,6 +14,7 @@ import { exactDuration, formatCount, formatRange } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import { sentence } from '../parts/states.tsx';
 import { ruleUrl } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
@@ -21,9 +22,6 @@ import { countedCategories, filtersCategories, type View } from '../view.ts';
 
 type Item = BoundedCount & Partial<UrlCount>;
 type List = TopAttacks<Item>;
-
-/** All lists fit on one screen. */
-export const TOP_ROWS = 8;
 
 const KINDS = {
   sources: { path: 'ip', title: 'Top sources', one: 'source', many: 'sources' },
@@ -128,23 +126,11 @@ function TopListPanel({ name, list, queriedFrom, range }: TopListProps) {
         ),
       ]}
     >
-      <table class="ranking">
-        <thead class="offscreen">
-          <tr>
-            {[one, 'Attacks'].map((column) => (
-              <th key={column} scope="col">
-                {column}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {list === null && Array.from({ length: TOP_ROWS }, (_, i) => <SkeletonRow key={String(i)} />)}
-          {counted?.items.map((item) => (
-            <TopRow key={`${item.host_id} ${item.key}`} name={name} item={item} most={most} />
-          ))}
-        </tbody>
-      </table>
+      <Ranking columns={[one, 'Attacks']} isLoading={list === null}>
+        {counted?.items.map((item) => (
+          <TopRow key={`${item.host_id} ${item.key}`} name={name} item={item} most={most} />
+        ))}
+      </Ranking>
       {list !== null && (
         <p class="hint" title={counted === null ? undefined : formatRange(counted.from, counted.to, zone)}>
           {isRefusal(list) ? (
@@ -264,17 +250,6 @@ function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: N
       </button>
       {value}
     </>
-  );
-}
-
-export function SkeletonRow() {
-  return (
-    <tr>
-      <th scope="row">
-        <span class="skeleton" />
-      </th>
-      <td />
-    </tr>
   );
 }
 

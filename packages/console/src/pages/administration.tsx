@@ -3,7 +3,7 @@ import { Projects } from '../administration/projects.tsx';
 import { Users } from '../administration/users.tsx';
 import { useApp } from '../app.ts';
 import { PageHead } from '../parts/frame.tsx';
-import { Failure, Message, Skeleton } from '../parts/states.tsx';
+import { Message, QueryState } from '../parts/states.tsx';
 import { useQuery } from '../use-query.ts';
 
 export function AdministrationPage() {
@@ -19,9 +19,9 @@ export function AdministrationPage() {
 
 function Domain() {
   const { api, session, project } = useApp();
-  const { data, failure, reload } = useQuery('administration', () =>
-    api.administration(session.user.domain_id),
-  );
+  const query = useQuery('administration', () => api.administration(session.user.domain_id));
+  const { data, reload } = query;
+  const projects = data !== null && <Projects administration={data} reload={reload} />;
   return (
     <div class="page">
       <PageHead level={1} title="Users and projects">
@@ -33,11 +33,10 @@ function Domain() {
           one.
         </p>
       )}
-      {failure !== null && <Failure failure={failure} retry={reload} />}
-      {data === null && failure === null && <Skeleton />}
-      {data !== null && project === null && <Projects administration={data} reload={reload} />}
+      <QueryState query={query} />
+      {project === null && projects}
       {data !== null && <Users administration={data} reload={reload} />}
-      {data !== null && project !== null && <Projects administration={data} reload={reload} />}
+      {project !== null && projects}
     </div>
   );
 }

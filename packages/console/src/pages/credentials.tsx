@@ -4,12 +4,12 @@ import type { AccessKey } from '../api.ts';
 import { useApp } from '../app.ts';
 import { csv, download } from '../export.ts';
 import { formatTime } from '../format.ts';
-import { Confirm } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
-import { Failure, Problem, Skeleton } from '../parts/states.tsx';
-import { byText, type Column, RowButton, StateLabel, Table } from '../parts/table.tsx';
-import { useAction, useQuery } from '../use-query.ts';
+import { useKeyActions } from '../parts/keys.tsx';
+import { QueryState } from '../parts/states.tsx';
+import { actionsColumn, byText, type Column, StateLabel, Table } from '../parts/table.tsx';
+import { useQuery } from '../use-query.ts';
 
 export function CredentialsPage() {
   const { access, name, domain } = useApp().session.user;
@@ -37,7 +37,8 @@ export function CredentialsPage() {
 function AccessKeys() {
   const { api, session } = useApp();
   const { user, keys_limit } = session;
-  const { data, failure, reload } = useQuery('keys', () => api.keys(user.id));
+  const query = useQuery('keys', () => api.keys(user.id));
+  const { data, failure, reload } = query;
   const [outcome, setOutcome] = useState('');
   const create = async ({ description = '' }: Values) => {
     const { access, secret } = await api.addKey(user.id, description);
@@ -50,8 +51,7 @@ function AccessKeys() {
     setOutcome("Key file downloaded. It contains the secret access key, which won't be shown again.");
     reload();
   };
-  if (failure !== null) return <Failure failure={failure} retry={reload} />;
-  if (data === null) return <Skeleton />;
+  if (data === null || failure !== null) return <QueryState query={query} />;
   return (
     <>
       {data.length === 0 ? (
@@ -79,13 +79,8 @@ function AccessKeys() {
 }
 
 function KeyTable({ keys, reload }: { keys: readonly AccessKey[]; reload(): void }) {
-  const { api, zone } = useApp();
-  const { run, problem } = useAction();
-  const [deleting, setDeleting] = useState<AccessKey | null>(null);
-  const toggle = async ({ access, status }: AccessKey) => {
-    const next = status === 'active' ? 'inactive' : 'active';
-    if (await run(() => api.setKeyStatus(access, next))) reload();
-  };
+  const { zone } = useApp();
+  const { buttons, messages } = useKeyActions(reload);
   const columns: Column<AccessKey>[] = [
     { title: 'Access key ID', cell: ({ access }) => <code>{access}</code> },
     { title: 'Description', cell: ({ description }) => description || <span class="faint">–</span> },
@@ -103,39 +98,12 @@ function KeyTable({ keys, reload }: { keys: readonly AccessKey[]; reload(): void
       cell: ({ create_time }) => formatTime(Math.floor(Date.parse(create_time) / 60_000) * 60_000, zone),
       compare: byText(({ create_time }) => create_time),
     },
-    {
-      title: 'Actions',
-      hideTitle: true,
-      isNumber: true,
-      cell: (key) => (
-        <div class="buttons">
-          <RowButton
-            label={key.status === 'active' ? 'Disable' : 'Enable'}
-            name={key.access}
-            onClick={() => void toggle(key)}
-          />
-          <RowButton label="Delete" name={key.access} onClick={() => setDeleting(key)} />
-        </div>
-      ),
-    },
+    actionsColumn(buttons),
   ];
   return (
     <>
       <Table name="Access keys" columns={columns} rows={keys} keyOf={({ access }) => access} />
-      <Problem text={problem} />
-      {deleting !== null && (
-        <Confirm
-          title={`Delete ${deleting.access}?`}
-          verb="Delete key"
-          act={async () => {
-            await api.removeKey(deleting.access);
-            reload();
-          }}
-          close={() => setDeleting(null)}
-        >
-          Applications using this key lose access immediately.
-        </Confirm>
-      )}
+      {messages}
     </>
   );
 }

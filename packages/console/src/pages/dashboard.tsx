@@ -1,6 +1,6 @@
 /** Requests and attacks at a glance: how many, when, of which category, on which hosts, from where. */
 import { useRef } from 'preact/hooks';
-import { mayRead, useApp, useProject } from '../app.ts';
+import { useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES, totalsOf } from '../categories.ts';
 import { CategoriesPanel } from '../dashboard/categories-panel.tsx';
 import {
@@ -28,23 +28,6 @@ import { countedCategories, filtersCategories } from '../view.ts';
 import { FirstRun } from './first-run.tsx';
 
 export function DashboardPage() {
-  return mayRead(useProject()) ? <Dashboard /> : <IngestOnly />;
-}
-
-/** A user who may send log lines, but not read statistics. */
-export function IngestOnly() {
-  const { name } = useProject();
-  return (
-    <div class="page">
-      <Message title={`You cannot view the statistics of ${name}`}>
-        Your role in this project is ingest: it allows sending log lines. To view statistics, ask your
-        administrator for the role reader.
-      </Message>
-    </div>
-  );
-}
-
-function Dashboard() {
   const { view } = useApp();
   const data = useDashboard();
   const names = useHostNames(view.hosts);

@@ -4,10 +4,11 @@ import { useRef, useState } from 'preact/hooks';
 import type { IngestKey, SourceHealth } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { formatCount } from '../format.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
 import { PageLink } from '../parts/frame.tsx';
-import { SecretValue } from '../parts/secret.tsx';
+import { KeySecret } from '../parts/keys.tsx';
 import { Problem, sentence } from '../parts/states.tsx';
 import { total } from '../points.ts';
 import {
@@ -151,16 +152,10 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
   const { run, problem, isRunning } = useAction();
   if (ingestKey !== null)
     return (
-      <div class="secret" role="status">
-        <p>
-          <strong>{`Ingest key of the user ${ingestKey.user}.`}</strong> The commands below contain it. Copy
-          it now; the secret won't be shown again after you reload the page or sign out.
-        </p>
-        <dl>
-          <SecretValue name="Access key ID" value={ingestKey.access} />
-          <SecretValue name="Secret access key" value={ingestKey.secret} />
-        </dl>
-      </div>
+      <KeySecret {...ingestKey}>
+        <strong>{`Ingest key of the user ${ingestKey.user}.`}</strong> The commands below contain it. Copy it
+        now; the secret won't be shown again after you reload the page or sign out.
+      </KeySecret>
     );
   if (!mayCreate)
     return <p>You need an access key of a user with the role ingest. Ask an administrator for one.</p>;
@@ -171,14 +166,13 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
         below: the button creates another one, and existing keys keep working.
       </p>
       <div class="form-end">
-        <button
-          class="button primary"
-          type="button"
+        <Button
+          kind="primary"
           disabled={isRunning}
           onClick={() => void run(async () => created(await api.addIngestKey(id)))}
         >
           Create ingest key
-        </button>
+        </Button>
         <Problem text={problem} />
       </div>
     </>

@@ -1,7 +1,7 @@
 /** The hosts of the project with their statistics in the selected range. */
 import { useState } from 'preact/hooks';
 import type { HostFigures } from '../api.ts';
-import { mayRead, useApp, useProject } from '../app.ts';
+import { useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
 import {
   byRate,
@@ -12,18 +12,18 @@ import {
   NO_HOST_TITLE,
   withoutHost,
 } from '../host-totals.ts';
+import { Button } from '../parts/button.tsx';
 import { Controls } from '../parts/controls.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
-import { Icon } from '../parts/icon.tsx';
+import { SearchBox } from '../parts/search-box.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
-import { Failure, Message, Skeleton } from '../parts/states.tsx';
-import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import { Message, QueryState } from '../parts/states.tsx';
+import { actionsColumn, byText, type Column, numberColumn, RowButton, Table } from '../parts/table.tsx';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import type { HostSort, View } from '../view.ts';
-import { IngestOnly } from './dashboard.tsx';
 
 const ROWS_MAX = 25;
 const LINE_POINTS = 60;
@@ -32,10 +32,6 @@ const LINE_POINTS = 60;
 type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; host: HostTotals };
 
 export function HostsPage() {
-  return mayRead(useProject()) ? <HostsOfProject /> : <IngestOnly />;
-}
-
-function HostsOfProject() {
   const { api, view, zone, now, go } = useApp();
   const project = useProject();
   const [dialog, setDialog] = useState<HostDialog | null>(null);
@@ -63,38 +59,26 @@ function HostsOfProject() {
     },
     { refresh: view.live && endsNow(selectedRange) && dialog === null },
   );
-  const { data, failure, isLoading, reload } = query;
+  const { data, isLoading, reload } = query;
   const mayChange = project.roles.includes('admin');
   return (
     <div class="page">
       <PageHead level={1} title="Hosts">
         {mayChange && (
-          <button
-            class="button primary"
-            type="button"
-            onClick={() => setDialog({ kind: 'name', host: null })}
-          >
-            <Icon name="plus" />
+          <Button kind="primary" onClick={() => setDialog({ kind: 'name', host: null })} icon="plus">
             Add a host
-          </button>
+          </Button>
         )}
       </PageHead>
       <Controls query={query}>
-        <div class="with-icon">
-          <Icon name="search" />
-          <input
-            type="search"
-            placeholder="Find a host"
-            aria-label="Find a host"
-            spellcheck={false}
-            value={search}
-            onInput={(event) => go({ search: event.currentTarget.value, offset: 0 }, 'replace')}
-          />
-        </div>
+        <SearchBox
+          name="Find a host"
+          value={search}
+          search={(text) => go({ search: text, offset: 0 }, 'replace')}
+        />
       </Controls>
       <div class="content" aria-busy={isLoading}>
-        {failure !== null && <Failure failure={failure} retry={reload} />}
-        {data === null && failure === null && <Skeleton />}
+        <QueryState query={query} />
         {data !== null && data.shown.length === 0 && <NoHosts all={data.all} />}
         {data !== null && (data.shown.length > 0 || (data.all === 0 && data.withoutHost !== null)) && (
           <>
@@ -183,16 +167,9 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
           </button>
         ),
     },
+    numberColumn('Requests', ({ requests }) => requests),
     {
-      title: 'Requests',
-      isNumber: true,
-      compare: byNumber(({ requests }) => requests),
-      cell: ({ requests }) => formatCount(requests),
-    },
-    {
-      title: 'Attacks',
-      isNumber: true,
-      compare: byNumber(({ attacks }) => attacks),
+      ...numberColumn('Attacks', ({ attacks }) => attacks),
       cell: ({ attacks }) => <span class={attacks > 0 ? 'attack' : 'faint'}>{formatCount(attacks)}</span>,
     },
     {
@@ -203,7 +180,7 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
     },
     { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
     { title: 'ID', isWide: true, cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
-    ...(open === null ? [] : [actionsColumn(open)]),
+    ...(open === null ? [] : [actionsColumn((host: HostTotals) => <HostButtons host={host} open={open} />)]),
   ];
   const sort = sortOf(view);
   const sortBy = (title: string) =>
@@ -220,19 +197,14 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
   );
 }
 
-function actionsColumn(open: (dialog: HostDialog) => void): Column<HostTotals> {
-  return {
-    title: 'Actions',
-    hideTitle: true,
-    isNumber: true,
-    cell: (host) =>
-      host.id !== NO_HOST && (
-        <div class="buttons">
-          <RowButton label="Rename" name={host.hostname} onClick={() => open({ kind: 'name', host })} />
-          <RowButton label="Delete" name={host.hostname} onClick={() => open({ kind: 'delete', host })} />
-        </div>
-      ),
-  };
+function HostButtons({ host, open }: { host: HostTotals; open(dialog: HostDialog): void }) {
+  if (host.id === NO_HOST) return null;
+  return (
+    <div class="buttons">
+      <RowButton label="Rename" name={host.hostname} onClick={() => open({ kind: 'name', host })} />
+      <RowButton label="Delete" name={host.hostname} onClick={() => open({ kind: 'delete', host })} />
+    </div>
+  );
 }
 
 function HostTrend({ host }: { host: HostFigures | undefined }) {
@@ -251,18 +223,13 @@ function Pager({ offset, found }: { offset: number; found: number }) {
   const [first, last, all] = [offset + 1, Math.min(found, end), found].map(formatCount);
   return (
     <div class="pager">
-      <button
-        class="button"
-        type="button"
-        disabled={offset === 0}
-        onClick={() => go({ offset: Math.max(0, offset - ROWS_MAX) })}
-      >
+      <Button disabled={offset === 0} onClick={() => go({ offset: Math.max(0, offset - ROWS_MAX) })}>
         Previous
-      </button>
+      </Button>
       <span class="hint">{`${first} to ${last} of ${all}`}</span>
-      <button class="button" type="button" disabled={end >= found} onClick={() => go({ offset: end })}>
+      <Button disabled={end >= found} onClick={() => go({ offset: end })}>
         Next
-      </button>
+      </Button>
     </div>
   );
 }
@@ -282,29 +249,25 @@ function NameDialog({ host, done, close }: NameDialogProps) {
     else await api.renameHost(project.id, host.id, hostname);
     done();
   };
-  const common = {
-    label: 'Host name',
-    name: 'hostname',
-    required: true,
-    spellcheck: false,
-    autocapitalize: 'none',
-  } as const;
-  return host === null ? (
-    <FormDialog title="Add a host" verb="Add" submit={({ hostname = '' }) => submit(hostname)} close={close}>
-      <Field {...common} />
-    </FormDialog>
-  ) : (
+  const isNew = host === null;
+  return (
     <FormDialog
-      title={`Rename ${host.hostname}`}
-      verb="Rename"
+      title={isNew ? 'Add a host' : `Rename ${host.hostname}`}
+      verb={isNew ? 'Add' : 'Rename'}
       submit={({ hostname = '' }) => submit(hostname)}
       close={close}
     >
       <Field
-        {...common}
-        defaultValue={host.hostname}
-        hint="The host keeps its ID and counts. Log lines with the old name will count for a new host."
+        label="Host name"
+        name="hostname"
+        required
+        spellcheck={false}
+        autocapitalize="none"
+        {...(isNew ? {} : { defaultValue: host.hostname, hint: RENAME_HINT })}
       />
     </FormDialog>
   );
 }
+
+const RENAME_HINT =
+  'The host keeps its ID and counts. Log lines with the old name will count for a new host.';

@@ -1,11 +1,11 @@
 /** All projects and hosts at a glance: traffic, attack rate and change. */
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
-import { useApp } from '../app.ts';
+import { mayRead, useApp } from '../app.ts';
 import { change, compactCount, formatCount, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
-import { Icon } from '../parts/icon.tsx';
+import { SearchBox } from '../parts/search-box.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { VirtualGrid } from '../parts/virtual-grid.tsx';
@@ -39,9 +39,7 @@ interface Tile {
 
 export function OverviewPage() {
   const { api, session, view, zone, now, go } = useApp();
-  const projects = session.projects.filter(
-    ({ roles }) => roles.includes('reader') || roles.includes('admin'),
-  );
+  const projects = session.projects.filter(mayRead);
   const query = useQuery(
     JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
     async (signal) => {
@@ -61,17 +59,11 @@ export function OverviewPage() {
         <p class="hint">{data !== null && `${countText(data.tiles)}. ${SPARKLINE_KEY}.`}</p>
       </PageHead>
       <Controls query={query}>
-        <div class="with-icon">
-          <Icon name="search" />
-          <input
-            type="search"
-            placeholder="Find a project or host"
-            aria-label="Find a project or host"
-            spellcheck={false}
-            value={view.search}
-            onInput={(event) => go({ search: event.currentTarget.value }, 'replace')}
-          />
-        </div>
+        <SearchBox
+          name="Find a project or host"
+          value={view.search}
+          search={(search) => go({ search }, 'replace')}
+        />
         <select
           aria-label="Sort by"
           value={view.sort ?? DEFAULT_SORT}
@@ -107,27 +99,20 @@ function Tiles({ tiles, range }: { tiles: readonly Tile[]; range: TimeRange }) {
     tileWidthMin: TILE_WIDTH_MIN,
     onVisible: load,
   };
-  const projects = tiles.filter(({ host }) => host === null);
-  const hosts = tiles.filter(({ host }) => host !== null);
-  return (
-    <>
-      {projects.length > 0 && (
-        <section>
-          <h2>Projects</h2>
-          <VirtualGrid {...grid} name="Projects" items={projects}>
+  const sections = {
+    Projects: tiles.filter(({ host }) => host === null),
+    Hosts: tiles.filter(({ host }) => host !== null),
+  };
+  return Object.entries(sections).map(
+    ([name, items]) =>
+      items.length > 0 && (
+        <section key={name}>
+          <h2>{name}</h2>
+          <VirtualGrid {...grid} name={name} items={items}>
             {tile}
           </VirtualGrid>
         </section>
-      )}
-      {hosts.length > 0 && (
-        <section>
-          <h2>Hosts</h2>
-          <VirtualGrid {...grid} name="Hosts" items={hosts}>
-            {tile}
-          </VirtualGrid>
-        </section>
-      )}
-    </>
+      ),
   );
 }
 

@@ -1,6 +1,7 @@
 /** Shown at any URL until the user has signed in. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Api, Session } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { Field } from '../parts/form.tsx';
 import { Logo } from '../parts/frame.tsx';
 import { Problem, sentence } from '../parts/states.tsx';
@@ -53,9 +54,9 @@ export function SignInPage({ api, notice, signedIn }: SignInProps) {
         <Field {...common} label="Domain" name="domain" defaultValue="default" autocomplete="organization" />
         <Field {...common} label="Password" name="password" type="password" autocomplete="current-password" />
         <Problem text={problem} />
-        <button class="button primary" type="submit" disabled={isRunning}>
+        <Button kind="primary" type="submit" disabled={isRunning}>
           Sign in
-        </button>
+        </Button>
       </form>
     </main>
   );

@@ -1,33 +1,27 @@
 /** The log sources: whether they report, how fast, and what was dropped. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SourceHealth, SourceList } from '../api.ts';
-import { mayRead, useApp, useProject } from '../app.ts';
+import { useApp, useProject } from '../app.ts';
 import { ago, date, formatCount, formatTime } from '../format.ts';
+import { Button } from '../parts/button.tsx';
 import { Drops, droppedOf, hasUnexpectedDrops, recordsOf } from '../parts/drops.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
-import { Icon } from '../parts/icon.tsx';
-import { Failure, Skeleton } from '../parts/states.tsx';
-import { byNumber, byText, type Column, StateLabel, Table } from '../parts/table.tsx';
+import { QueryState } from '../parts/states.tsx';
+import { byNumber, byText, type Column, numberColumn, RowName, StateLabel, Table } from '../parts/table.tsx';
 import { total } from '../points.ts';
 import { useQuery } from '../use-query.ts';
-import { IngestOnly } from './dashboard.tsx';
 import { FirstRun } from './first-run.tsx';
 
 /** Most sites have at least one request per hour. */
 const SILENT_MS = 3_600_000;
 
 export function SourcesPage() {
-  return mayRead(useProject()) ? <SourcesOfProject /> : <IngestOnly />;
-}
-
-function SourcesOfProject() {
   const { api, view } = useApp();
   const project = useProject();
-  const { data, failure, reload } = useQuery(
-    `sources ${project.id}`,
-    (signal) => api.sources(project.id, signal),
-    { refresh: view.live },
-  );
+  const query = useQuery(`sources ${project.id}`, (signal) => api.sources(project.id, signal), {
+    refresh: view.live,
+  });
+  const { data } = query;
   // Stays on while the first lines arrive, until the user has seen what became of them.
   const [isAdding, setAdding] = useState<boolean | null>(null);
   useEffect(() => {
@@ -39,15 +33,13 @@ function SourcesOfProject() {
     <div class="page">
       <PageHead level={1} title="Sources">
         {hasSources && (
-          <button class="button primary" type="button" onClick={() => setAdding(!isAdding)}>
-            <Icon name={isAdding ? 'table' : 'plus'} />
+          <Button kind="primary" onClick={() => setAdding(!isAdding)} icon={isAdding ? 'table' : 'plus'}>
             {isAdding ? 'Show sources' : 'Add a source'}
-          </button>
+          </Button>
         )}
       </PageHead>
       <div class="content">
-        {failure !== null && <Failure failure={failure} retry={reload} />}
-        {data === null && failure === null && <Skeleton />}
+        <QueryState query={query} />
         {data !== null && isAdding === true && (
           <FirstRun {...(hasSources ? { title: 'Add a source' } : {})} />
         )}
@@ -80,9 +72,7 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
       title: 'Source',
       cell: ({ name, format }) => (
         <div class="stacked">
-          <strong class="cut" title={name}>
-            {name}
-          </strong>
+          <RowName name={name} />
           <code class="hint cut">{format}</code>
         </div>
       ),
@@ -107,11 +97,8 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
       compare: byNumber(({ last_seen }) => last_seen ?? 0),
     },
     {
-      title: 'Records/s',
-      isNumber: true,
-      largestFirst: true,
+      ...numberColumn('Records/s', ({ id }) => rates.get(id) ?? 0),
       cell: ({ id }) => rateText(rates.get(id)),
-      compare: byNumber(({ id }) => rates.get(id) ?? 0),
     },
     numberColumn('Counted', ({ events }) => events),
     {
@@ -144,16 +131,6 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
       )}
     </>
   );
-}
-
-function numberColumn(title: string, numberOf: (source: SourceHealth) => number): Column<SourceHealth> {
-  return {
-    title,
-    isNumber: true,
-    largestFirst: true,
-    cell: (source) => formatCount(numberOf(source)),
-    compare: byNumber(numberOf),
-  };
 }
 
 function warning(count: number, isWarning: boolean) {

@@ -1,4 +1,6 @@
 /** Active filters. A click on one removes it. */
+
+import { Button } from './button.tsx';
 import { Icon } from './icon.tsx';
 
 export interface Chip {
@@ -25,9 +27,9 @@ export function Chips({ chips, clear }: { chips: readonly Chip[]; clear?: (() =>
         </button>
       ))}
       {clear && chips.length > 1 && (
-        <button class="button quiet small" type="button" onClick={clear}>
+        <Button kind="quiet small" onClick={clear}>
           Clear all
-        </button>
+        </Button>
       )}
     </div>
   );

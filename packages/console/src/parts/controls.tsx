@@ -25,6 +25,7 @@ import {
   zoneName,
   zonesByRegion,
 } from '../zone.ts';
+import { Button } from './button.tsx';
 import { Field } from './form.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
@@ -71,10 +72,9 @@ function RangePicker() {
       </div>
       <DaysSince />
       {chosen === null && (
-        <button class="button quiet back" type="button" onClick={goBack}>
-          <Icon name="back" />
+        <Button kind="quiet back" onClick={goBack} icon="back">
           Back
-        </button>
+        </Button>
       )}
     </div>
   );
@@ -130,16 +130,14 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
   const shifted = shiftedRange(view.selectedRange, zone, steps, now());
   const name = steps < 0 ? 'Previous period' : 'Next period';
   return (
-    <button
-      class="button quiet square"
-      type="button"
+    <Button
+      kind="quiet square"
       title={shifted === null ? name : `${name}: ${formatRange(shifted.from, shifted.to, zone, now())}`}
       aria-label={name}
       disabled={shifted === null}
       onClick={() => shifted !== null && go({ selectedRange: shifted, offset: 0 })}
-    >
-      <Icon name={steps < 0 ? 'left' : 'right'} />
-    </button>
+      icon={steps < 0 ? 'left' : 'right'}
+    />
   );
 }
 
@@ -208,9 +206,9 @@ function CustomRangeForm({ close }: { close(): void }) {
         hint="The end is not included. Times are in the selected time zone."
       />
       <Problem text={problem} />
-      <button class="button primary" type="submit">
+      <Button kind="primary" type="submit">
         Apply
-      </button>
+      </Button>
     </form>
   );
 }

@@ -1,6 +1,7 @@
 /** Buttons that copy: a shell command, or a value in a table. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { Button } from './button.tsx';
 import { Icon, type IconName } from './icon.tsx';
 
 type Outcome = 'none' | 'copied' | 'failed';
@@ -23,10 +24,10 @@ function useCopy(text: string) {
 export function CopyButton({ text, label: idle = 'Copy' }: { text: string; label?: string }) {
   const { copy, label, icon } = useCopy(text);
   return (
-    <button class="button small" type="button" aria-live="polite" onClick={copy}>
+    <Button kind="small" aria-live="polite" onClick={copy}>
       {icon}
       {label(idle)}
-    </button>
+    </Button>
   );
 }
 

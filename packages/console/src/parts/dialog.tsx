@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useAction } from '../use-query.ts';
+import { Button } from './button.tsx';
 import { Field, Form, type Values } from './form.tsx';
 import { Problem } from './states.tsx';
 
@@ -71,12 +72,10 @@ export function Confirm({ title, children, verb, typed, act, close }: ConfirmPro
         )}
         <Problem text={problem} />
         <div class="form-end">
-          <button class="button danger" type="button" disabled={isRunning || !isTyped} onClick={confirmed}>
+          <Button kind="danger" disabled={isRunning || !isTyped} onClick={confirmed}>
             {verb}
-          </button>
-          <button class="button" type="button" onClick={close}>
-            Cancel
-          </button>
+          </Button>
+          <Button onClick={close}>Cancel</Button>
         </div>
       </div>
     </Dialog>
@@ -97,11 +96,7 @@ export function FormDialog({ title, verb, children, submit, close }: FormDialogP
     await submit(values);
     close();
   };
-  const cancel = (
-    <button class="button" type="button" onClick={close}>
-      Cancel
-    </button>
-  );
+  const cancel = <Button onClick={close}>Cancel</Button>;
   return (
     <Dialog title={title} close={close}>
       <Form name={title} verb={verb} submit={submitted} end={cancel}>

@@ -2,6 +2,7 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useId, useRef, useState } from 'preact/hooks';
 import { useAction } from '../use-query.ts';
+import { Button } from './button.tsx';
 
 export type Values = Readonly<Record<string, string>>;
 
@@ -79,9 +80,9 @@ export function Form({ name, verb, children, submit, end }: FormProps) {
     <form class="form" aria-label={name} ref={form} onSubmit={onSubmit}>
       {children}
       <div class="form-end">
-        <button class="button primary" type="submit" disabled={isRunning}>
+        <Button kind="primary" type="submit" disabled={isRunning}>
           {verb}
-        </button>
+        </Button>
         {end}
         <p class={`outcome ${problem === '' ? '' : 'problem'}`} role="status">
           {problem || outcome}

@@ -5,6 +5,7 @@ import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { useAction } from '../use-query.ts';
 import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
+import { Button } from './button.tsx';
 import { Icon } from './icon.tsx';
 import { Shortcuts } from './shortcuts.tsx';
 import { Problem } from './states.tsx';
@@ -87,9 +88,9 @@ function Account() {
         <span class="user" title={`Domain ${session.user.domain}`}>
           {session.user.name}
         </span>
-        <button class="button quiet" type="button" disabled={isRunning} onClick={() => void run(signOut)}>
+        <Button kind="quiet" disabled={isRunning} onClick={() => void run(signOut)}>
           Sign out
-        </button>
+        </Button>
       </div>
       <Problem text={problem && `You are still signed in. ${problem}`} />
     </>
@@ -153,11 +154,7 @@ function ThemeButton() {
   useEffect(() => onTheme(() => setTheme(currentTheme())), []);
   const other = theme === 'dark' ? 'light' : 'dark';
   const name = `Switch to ${other} theme`;
-  return (
-    <button class="button quiet square" type="button" aria-label={name} title={name} onClick={switchTheme}>
-      <Icon name={other} />
-    </button>
-  );
+  return <Button kind="quiet square" aria-label={name} title={name} onClick={switchTheme} icon={other} />;
 }
 
 /** The title of a page or section, with a hint or a button beside it. */

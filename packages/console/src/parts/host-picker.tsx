@@ -2,8 +2,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { useQuery } from '../use-query.ts';
+import { Button } from './button.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
+import { SearchBox } from './search-box.tsx';
 import { sentence } from './states.tsx';
 
 /** Search finds the rest. */
@@ -73,15 +75,7 @@ function HostList({ close }: { close(): void }) {
   };
   return (
     <div class="host-picker">
-      <input
-        type="search"
-        placeholder="Find a host"
-        aria-label="Find a host"
-        autocomplete="off"
-        spellcheck={false}
-        value={search}
-        onInput={(event) => setSearch(event.currentTarget.value)}
-      />
+      <SearchBox name="Find a host" value={search} search={setSearch} />
       <div class="host-list" role="group" aria-label="Hosts">
         {data?.items.map(({ id, hostname }) => (
           <label key={id}>
@@ -97,9 +91,9 @@ function HostList({ close }: { close(): void }) {
       <p class="hint" role="status">
         {failure === null ? data && moreText(data.total, data.items.length) : sentence(failure)}
       </p>
-      <button class="button small" type="button" disabled={view.hosts.length === 0} onClick={chooseAll}>
+      <Button kind="small" disabled={view.hosts.length === 0} onClick={chooseAll}>
         All hosts
-      </button>
+      </Button>
     </div>
   );
 }

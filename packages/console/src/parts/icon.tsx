@@ -13,7 +13,6 @@ const SHAPES = {
   dark: 'M20 14.5A8 8 0 0 1 9.5 4a8 8 0 1 0 10.5 10.5z',
   plus: 'M12 5v14M5 12h14',
   table: 'M4 5h16v14H4zM4 10h16M4 14.5h16M10 10v9',
-  code: 'M8 8l-4 4 4 4M16 8l4 4-4 4M13.5 6l-3 12',
   edit: 'M4 20h4L19 9l-4-4L4 16z',
   clock: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 7v5l3 2',
   globe: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM3 12h18M12 3c5 5 5 13 0 18M12 3c-5 5-5 13 0 18',
@@ -23,7 +22,6 @@ const SHAPES = {
   screen: 'M4 5h16v11H4zM9 20h6',
   filter: 'M4 6h16l-6 7v6l-4-2v-4z',
   user: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 20a8 8 0 0 1 16 0',
-  trash: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
   server: 'M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01',
 } as const;
 

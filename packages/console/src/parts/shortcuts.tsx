@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type App, useApp } from '../app.ts';
 import { endsNow, shiftedRange } from '../time-range.ts';
 import type { PageName } from '../view.ts';
+import { Button } from './button.tsx';
 import { Dialog } from './dialog.tsx';
 
 /** The second key after `g`. */
@@ -61,9 +62,7 @@ export function Shortcuts() {
         ))}
       </dl>
       <div class="form-end">
-        <button class="button" type="button" onClick={() => setOpen(false)}>
-          Close
-        </button>
+        <Button onClick={() => setOpen(false)}>Close</Button>
       </div>
     </Dialog>
   ) : null;

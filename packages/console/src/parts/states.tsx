@@ -1,6 +1,8 @@
 /** Loading, errors, and messages in place of content. */
 import { WafstatError } from '@wafstat/client';
 import type { ComponentChildren } from 'preact';
+import type { Query } from '../use-query.ts';
+import { Button } from './button.tsx';
 
 export function Message({ title, children }: { title: string; children: ComponentChildren }) {
   return (
@@ -23,11 +25,15 @@ export function Failure({ failure, retry }: { failure: unknown; retry: () => voi
           Request ID <code>{requestId}</code>
         </p>
       )}
-      <button class="button" type="button" onClick={retry}>
-        Try again
-      </button>
+      <Button onClick={retry}>Try again</Button>
     </div>
   );
+}
+
+/** In the place of data that has not been loaded: the skeleton, or why it failed. A failed refresh is shown above old data. */
+export function QueryState({ query: { data, failure, reload } }: { query: Query<unknown> }) {
+  if (failure !== null) return <Failure failure={failure} retry={reload} />;
+  return data === null ? <Skeleton /> : null;
 }
 
 /** In the place of content that is loading. */

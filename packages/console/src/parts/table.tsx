@@ -1,6 +1,8 @@
 /** Tables that sort by their headers, and become lists on narrow screens. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { formatCount } from '../format.ts';
+import { Button } from './button.tsx';
 
 export interface Column<Row> {
   title: string;
@@ -159,6 +161,36 @@ export function byNumber<Row>(numberOf: (row: Row) => number): (a: Row, b: Row) 
   return (a, b) => numberOf(a) - numberOf(b);
 }
 
+/** A column of counts. */
+export function numberColumn<Row>(title: string, numberOf: (row: Row) => number): Column<Row> {
+  const cell = (row: Row) => formatCount(numberOf(row));
+  return { title, isNumber: true, largestFirst: true, cell, compare: byNumber(numberOf) };
+}
+
+export function enabledColumn<Row extends { enabled: boolean }>(): Column<Row> {
+  return {
+    title: 'State',
+    cell: ({ enabled }) => (
+      <StateLabel kind={enabled ? 'active' : 'off'} text={enabled ? 'Enabled' : 'Disabled'} />
+    ),
+    compare: byNumber(({ enabled }) => Number(enabled)),
+  };
+}
+
+/** The last column: buttons. */
+export function actionsColumn<Row>(buttons: (row: Row) => ComponentChildren): Column<Row> {
+  return { title: 'Actions', hideTitle: true, isNumber: true, cell: buttons };
+}
+
+/** The name of a row, cut if it is too long. */
+export function RowName({ name }: { name: string }) {
+  return (
+    <strong class="cut" title={name}>
+      {name}
+    </strong>
+  );
+}
+
 interface RowButtonProps {
   label: string;
   /** Tells screen readers which row. */
@@ -168,9 +200,9 @@ interface RowButtonProps {
 
 export function RowButton({ label, name, onClick }: RowButtonProps) {
   return (
-    <button class="button small" type="button" aria-label={`${label} ${name}`} onClick={onClick}>
+    <Button kind="small" aria-label={`${label} ${name}`} onClick={onClick}>
       {label}
-    </button>
+    </Button>
   );
 }
 

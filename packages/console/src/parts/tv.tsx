@@ -4,9 +4,9 @@ import { useApp, useProject } from '../app.ts';
 import { formatRange, timeOfDay } from '../format.ts';
 import { PRESETS, startOfDays } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
+import { Button } from './button.tsx';
 import { sinceText } from './controls.tsx';
 import { Logo } from './frame.tsx';
-import { Icon } from './icon.tsx';
 
 export function TvButton() {
   const { go } = useApp();
@@ -15,11 +15,7 @@ export function TvButton() {
     document.documentElement.requestFullscreen?.().catch(() => {});
     go({ tv: true, live: true });
   };
-  return (
-    <button class="button square" type="button" title="Full screen" aria-label="Full screen" onClick={open}>
-      <Icon name="screen" />
-    </button>
-  );
+  return <Button kind="square" title="Full screen" aria-label="Full screen" onClick={open} icon="screen" />;
 }
 
 /** The project, the range and the state. Escape leaves. */
@@ -58,10 +54,9 @@ export function TvHead({ query }: { query: Query<unknown> }) {
       <span>{range}</span>
       {start !== null && <span class="faint">{sinceText(start, zone)}</span>}
       <TvState query={query} />
-      <button class="button quiet" type="button" onClick={() => go({ tv: false }, 'replace')}>
-        <Icon name="close" />
+      <Button kind="quiet" onClick={() => go({ tv: false }, 'replace')} icon="close">
         Exit full screen
-      </button>
+      </Button>
     </div>
   );
 }

@@ -514,6 +514,28 @@ describe('the calls of the console', () => {
     expect(await state()).toEqual(before);
   });
 
+  test('a session of an administrator of several domains shows only the own one', async () => {
+    const foreign = await identity.administration.addDomain('foreign');
+    await identity.administration.addProject(foreign.id, 'theirs');
+    await identity.administration.addUser({
+      name: 'stranger',
+      domain_id: foreign.id,
+      access: 'both',
+      password: PASSWORD,
+      roles: { [foreign.id]: ['reader'] },
+    });
+    await identity.administration.changeRole('grant', ids.admin, foreign.id, 'admin');
+    const { users } = (await keystone('GET', '/v3/users')).json();
+    expect(users.map(({ name }: { name: string }) => name)).toEqual(['admin']);
+    const { role_assignments } = (await keystone('GET', '/v3/role_assignments')).json();
+    expect(role_assignments).toMatchObject([
+      { user: { id: ids.admin }, scope: { domain: { id: ids.domain } } },
+    ]);
+    expect(role_assignments).toHaveLength(1);
+    const elsewhere = { user: { name: 'x', password: PASSWORD, domain_id: foreign.id } };
+    expect((await keystone('POST', '/v3/users', elsewhere)).statusCode).toBe(403);
+  });
+
   test('a session cannot be exchanged for a token, nor describe or revoke one', async () => {
     for (const method of ['GET', 'DELETE'] as const) {
       const headers = { ...CONSOLE, 'x-subject-token': admin.split('=')[1] ?? '' };

@@ -65,7 +65,7 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
       response: { 200: listSchema(name) },
       async handler(request) {
         const query = filtersOf(request, [...Object.keys(filters), 'limit', 'marker']);
-        const matching = records(callerOf(request), request).filter((record) =>
+        const matching = records(readerOf(request), request).filter((record) =>
           Object.entries(filters).every(([filter, value]) => {
             const wanted = query[filter];
             return wanted === undefined || value(record) === wanted;
@@ -178,6 +178,12 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
   ]);
 }
 
+/** The caller. A session reads what a token for the domain of its user reads. */
+function readerOf(request: FastifyRequest): Caller {
+  const caller = callerOf(request);
+  return request.signedIn ? { ...caller, scope: { domain: request.signedIn.domain } } : caller;
+}
+
 /** What a caller may read. */
 function createView({ administration }: RequestIdentity) {
   const administers = ({ user, scope }: Caller, domainId: string): boolean => {
@@ -227,7 +233,7 @@ function recordRoute<R>(
       name === 'role' ? NEEDS_ADMIN : 'Callers read their own records, administrators those of their domain.',
     response: { 200: recordSchema(name) },
     async handler(request) {
-      const caller = callerOf(request);
+      const caller = readerOf(request);
       const id = pathParameter(request, 'id');
       const record = find(id);
       if (record === undefined || !isVisible(caller, record)) throw notReadable(name);
@@ -250,7 +256,7 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
   /** The scopes of the query that the caller administers. */
   function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
     const [projectId, domainId] = [single(query, 'scope.project.id'), single(query, 'scope.domain.id')];
-    const domains = administeredDomains(view, callerOf(request));
+    const domains = administeredDomains(view, readerOf(request));
     const administered = new Set(domains.map(({ id }) => id));
     const projects = administration.projects().filter(({ domain_id }) => administered.has(domain_id));
     return [...domains.map((domain) => ({ domain })), ...projects.map((one) => ({ project: one }))].filter(

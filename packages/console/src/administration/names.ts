@@ -1,14 +1,9 @@
-/** Names of roles, access types and states, and the properties that the sections share. */
+/** Names of roles and access types, and the properties that the sections share. */
 import type { AccessType, Administration, Role } from '../api.ts';
-import { StateLabel } from '../parts/table.tsx';
 
 export interface SectionProps {
   administration: Administration;
   reload(): void;
-}
-
-export function Enabled({ enabled }: { enabled: boolean }) {
-  return <StateLabel kind={enabled ? 'active' : 'off'} text={enabled ? 'Enabled' : 'Disabled'} />;
 }
 
 export const ACCESS_NAMES: Readonly<Record<AccessType, string>> = {
