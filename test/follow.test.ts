@@ -266,10 +266,21 @@ test('files older than the first run are skipped, with a warning that names thei
   expect((await second.kill()).stderr).not.toContain('is skipped');
 });
 
+test('a directory is refused, with what to do instead', async () => {
+  mkdirSync(log);
+  const following = follow(`${log}/`);
+  const { status, stderr } = await following.end();
+  expect(status).toBe(1);
+  expect(stderr).toContain(
+    `wafstat: ${log}/ is a directory: follow its logs with a pattern like '${log}/*.log'`,
+  );
+});
+
 test('a file that cannot be read is reported once, and when it can be read again', async () => {
+  const following = follow();
+  await eventually(() => following.stderr.includes('waiting for it') || undefined, 'a warning');
   // A directory, because root may read every file.
   mkdirSync(log);
-  const following = follow();
   const problem = `wafstat: ${log} is a directory, not a file; retrying\n`;
   await eventually(() => following.stderr.includes(problem) || undefined, 'a warning');
   // Longer than the pause before another try.

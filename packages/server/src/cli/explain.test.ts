@@ -10,6 +10,8 @@ import { runProgram } from './program.ts';
 const DIRECTORY = mkdtempSync(join(tmpdir(), 'explain-'));
 afterAll(() => rmSync(DIRECTORY, { recursive: true }));
 
+const NOW = Date.UTC(2026, 6, 2);
+
 async function run(argv: string[], input: string | Readable = '', stop = new AbortController().signal) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const io = {
@@ -17,7 +19,7 @@ async function run(argv: string[], input: string | Readable = '', stop = new Abo
     stdout,
     stderr,
     env: {},
-    now: () => 0,
+    now: () => NOW,
     stop,
   };
   const status = await runProgram(argv, io);
@@ -61,11 +63,6 @@ describe('explain', () => {
       '  blocked  yes',
       '  source   192.0.2.7',
       '  url      /shop',
-      'line 4: counted as a request; format access',
-      '  time  2026-07-01T10:20:30.000Z',
-      '  host  other.example.com',
-      'line 5: not counted (unknown_format): the line does not match the given format, or any known one',
-      '  see   docs/log-formats.md#unknown_format',
       'line 3: counted as an attack (custom); format apache-error',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
@@ -74,12 +71,17 @@ describe('explain', () => {
       '  decided by rule 10001',
       '  blocked  no',
       '  url      /',
+      'line 4: counted as a request; format access',
+      '  time  2026-07-01T10:20:30.000Z',
+      '  host  other.example.com',
+      'line 5: not counted (unknown_format): the line does not match the given format, or any known one',
+      '  see   docs/log-formats.md#unknown_format',
       '',
       'lines                5',
       'accepted             3',
       '  modsecurity3-json  1',
-      '  access             1',
       '  apache-error       1',
+      '  access             1',
       'requests             1',
       'attacks              2',
       '  sqli               1',
@@ -92,7 +94,7 @@ describe('explain', () => {
 
   test('ends with what the records count, which can be more than one each; JSON has records only', async () => {
     const events = [{ count: 3 }, { count: 2, attack: 'xss' }, { attack: 'sqli', request: false }];
-    const lines = events.map((event) => JSON.stringify({ time: 0, ...event })).join('\n');
+    const lines = events.map((event) => JSON.stringify({ time: NOW, ...event })).join('\n');
     const { out } = await run(['explain', '--format', 'events'], lines);
     expect(out.slice(out.indexOf('\n\n') + 2).split('\n')).toEqual([
       'lines                3',
@@ -132,8 +134,8 @@ describe('explain', () => {
     const { out } = await run(['explain'], `${lines.join('\n')}\n`);
     expect(out.split('\n').filter((each) => /^\S/.test(each))).toEqual([
       'lines 1-2: counted as an attack (sqli); format apache-error',
-      'lines 4-9: counted as an attack (xss); format modsecurity-native',
       'line 3: counted as an attack (xss); format apache-error',
+      'lines 4-9: counted as an attack (xss); format modsecurity-native',
       'lines                9',
       'accepted             3',
       'requests             0',
@@ -170,9 +172,9 @@ describe('explain', () => {
         decision: { category: 'sqli', rule: '942100', step: 'only' },
         evidence: [{ rule: '942100', points: 5, level: 1 }, { verdict: true }],
       },
+      { line: null, lines: [3, 3], format: 'apache-error', attack: 'custom' },
       { line: 4, format: 'access', attack: null, request: true, evidence: [] },
       { line: 5, format: 'none', dropped: 'unknown_format' },
-      { line: null, format: 'apache-error', attack: 'custom' },
     ]);
     expect(JSON.parse((await run(['explain', '--json'])).out)).toEqual([]);
   });
@@ -330,23 +332,47 @@ describe('explain', () => {
     const { out } = await run(['explain'], repeated);
     expect(out.split('\n').filter((line) => / as above$|counted as/.test(line))).toEqual([
       'line 4: not counted (unknown_format), as above',
+      'line 5: counted as an attack (custom); format apache-error',
       'lines 6-7: not counted (unknown_format), as above',
       'line 9: not counted (unknown_format), as above',
-      'line 5: counted as an attack (custom); format apache-error',
     ]);
     expect(out).toMatch(/^dropped +7$/m);
   });
 
-  test('notes records that ingest would drop as too old', async () => {
+  test('names the reason for records that ingest drops as too old or in the future', async () => {
     const day = 86_400_000;
-    const lines = [-181, -179].map((days) => JSON.stringify({ time: days * day })).join('\n');
+    const times = [-181, -179, 2].map((days) => NOW + days * day);
+    const lines = times.map((time) => JSON.stringify({ time, attack: 'xss' })).join('\n');
     const { out } = await run(['explain', '--format', 'events'], lines);
-    expect(out).toMatch(/^accepted +2$/m);
+    expect(out.match(/^line .*/gm)).toEqual([
+      'line 1: not counted (too_old): the event is older than the retention time, or before the horizon of the store; ' +
+        'otherwise a request and an attack (xss); format events',
+      'line 2: counted as a request and an attack (xss); format events',
+      'line 3: not counted (in_future): the event is more than 24 hours in the future; ' +
+        'otherwise a request and an attack (xss); format events',
+    ]);
+    expect(out).toContain(`\n  time  ${new Date(times[0] ?? 0).toISOString()}\n`);
+    expect(out).toContain('\n  see   docs/log-formats.md#in_future\n');
+    expect(out).toMatch(/^accepted +1$/m);
+    expect(out).toMatch(/^dropped +2\n {2}too_old +1\n {2}in_future +1$/m);
     expect(out).toContain(
       '\nRecords older than 180 days, the default of --retention: 1. ' +
         'To count them, use a longer --retention for ingest and for the server.\n',
     );
     expect((await run(['explain'], LINES)).out).not.toContain('--retention');
+    expect(JSON.parse((await run(['explain', '--json'], lines)).out)).toMatchObject([
+      { line: 1, dropped: 'too_old', attack: 'xss' },
+      { line: 2, attack: 'xss' },
+      { line: 3, dropped: 'in_future', see: 'docs/log-formats.md#in_future' },
+    ]);
+  });
+
+  test('a record that stays incomplete holds back at most 1,000 results', async () => {
+    const access = '192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6';
+    const { out } = await run(['explain'], [HIT, ...Array(1_500).fill(access)].join('\n'));
+    const numbers = (out.match(/^line \d+/gm) ?? []).map((text) => Number(text.slice('line '.length)));
+    const others = Array.from({ length: 1_500 }, (_, i) => i + 2);
+    expect(numbers).toEqual([...others.slice(0, 500), 1, ...others.slice(500)]);
   });
 
   test('shows why an audit record is not an attack, and overrides', async () => {

@@ -1,5 +1,6 @@
 import { SERVER_OPTIONS } from '../config.ts';
-import { DROP_REASONS, normalHostname } from '../event.ts';
+import { DROP_REASONS, type DropReason, normalHostname } from '../event.ts';
+import { BatchReader } from '../ingest/batch-reader.ts';
 import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
 import { CompressedInput } from '../ingest/compression.ts';
@@ -25,14 +26,20 @@ export const explainCommand = command({
   check: patternProblems,
   async run({ json, ...values }, [file = '-'], io) {
     const reader = createReader({ ...readerOptions(values), explain: true });
-    const printer = json ? jsonPrinter(io) : textPrinter(io);
+    const printer = inOrder(json ? jsonPrinter(io) : textPrinter(io));
     const requests = rememberedRequests();
+    const limits = new BatchReader({ retentionMs: RETENTION_MS }, io.now);
+    const print = (line: number | null, parsed: Parsed) => {
+      const untimely = parsed.kind === 'record' ? limits.timeReason(parsed.record.time, io.now()) : null;
+      printer.print(line, untimely ? { ...parsed, untimely } : withoutSameRequest(parsed, requests));
+    };
     let lines = 0;
     try {
       const stream = file === '-' ? decompress(openStdin(io)) : openLog(file);
       for await (const { number, text } of linesOf(stream)) {
         const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
-        for (const each of parsed) printer.print(number, withoutSameRequest(each, requests));
+        for (const each of parsed) print(number, each);
+        printer.release(reader.firstPendingLine);
         lines = number;
         if (io.stop.aborted) break;
       }
@@ -45,11 +52,14 @@ export const explainCommand = command({
       // A stop closes standard input. What was read before is summed up.
       if (!io.stop.aborted) throw new UserError(readProblem(file, code));
     }
-    for (const each of reader.flush()) printer.print(null, withoutSameRequest(each, requests));
+    for (const each of reader.flush()) print(null, each);
     printer.end(lines);
     return 0;
   },
 });
+
+const { retention } = SERVER_OPTIONS;
+const RETENTION_MS = retention.parse(retention.default);
 
 /** Bounds the memory. A store remembers more of them, across the logs of a source. */
 const REQUESTS_MAX = 100_000;
@@ -94,10 +104,40 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
   }
 }
 
+/** `untimely`: why the record does not count, although it can be read. */
+type Explained = Parsed & { untimely?: 'too_old' | 'in_future' };
+
 interface Printer {
   /** `line` is null for records that were complete only at the end of the log. */
-  print(line: number | null, parsed: Parsed): void;
+  print(line: number | null, parsed: Explained): void;
   end(lines: number): void;
+}
+
+/** Bounds the memory: a record that waits for more lines does not hold back more results than this. */
+const HELD_MAX = 1_000;
+
+/** Prints results in the order of their first lines. */
+function inOrder(printer: Printer): Printer & { release(before: number): void } {
+  let held: { line: number | null; parsed: Explained }[] = [];
+  const firstLine = ({ line, parsed }: (typeof held)[number]) =>
+    parsed.lines?.[0] ?? line ?? Number.POSITIVE_INFINITY;
+  /** Prints the results before this line, and those beyond the limit. */
+  const release = (before: number) => {
+    held.sort((one, other) => firstLine(one) - firstLine(other) || 0);
+    const later = held.findIndex((result) => firstLine(result) >= before);
+    const count = later === -1 ? held.length : Math.max(later, held.length - HELD_MAX);
+    for (const { line, parsed } of held.slice(0, count)) printer.print(line, parsed);
+    held = held.slice(count);
+  };
+  return {
+    print: (line, parsed) => void held.push({ line, parsed }),
+    release,
+    end(lines) {
+      release(Number.POSITIVE_INFINITY);
+      for (const { line, parsed } of held) printer.print(line, parsed);
+      printer.end(lines);
+    },
+  };
 }
 
 /** The same problem is printed this often in full. */
@@ -106,11 +146,7 @@ const REPEATS_MAX = 3;
 const PROBLEMS_MAX = 1_000;
 
 /** Ends with a summary like that of `ingest`. */
-function textPrinter({ stdout, now }: Io): Printer {
-  const { retention } = SERVER_OPTIONS;
-  const retentionMs = retention.parse(retention.default);
-  const oldest = now() - retentionMs;
-  let old = 0;
+function textPrinter({ stdout }: Io): Printer {
   /** How often each problem was printed. */
   const problems = new Map<string, number>();
   /** Lines with a known problem, which are printed as one. */
@@ -120,14 +156,12 @@ function textPrinter({ stdout, now }: Io): Printer {
   const dropped = new Map<string, number>();
   let requests = 0;
 
-  function addToSummary(parsed: Parsed): void {
-    if (parsed.kind === 'dropped') {
-      addCount(dropped, parsed.reason, 1);
-      return;
-    }
+  function addToSummary(parsed: Explained): void {
+    const reason = dropReason(parsed);
+    if (reason !== null) addCount(dropped, reason, 1);
+    if (reason !== null || parsed.kind === 'dropped') return;
     addCount(formats, parsed.format, 1);
-    const { time, request, attack, count } = parsed.record;
-    if (time < oldest) old++;
+    const { request, attack, count } = parsed.record;
     if (request) requests += count;
     if (attack !== null) addCount(attacks, attack, count);
   }
@@ -173,17 +207,23 @@ function textPrinter({ stdout, now }: Io): Printer {
       row('requests', requests);
       section('attacks', attacks);
       section('dropped', dropped);
+      const old = dropped.get('too_old') ?? 0;
       if (old > 0)
         printLine(
           stdout,
-          `Records older than ${retentionMs / DAY_MS} days, the default of --retention: ${old}. ` +
+          `Records older than ${RETENTION_MS / DAY_MS} days, the default of --retention: ${old}. ` +
             'To count them, use a longer --retention for ingest and for the server.',
         );
     },
   };
 }
 
-function detailLines(parsed: Parsed): string[] {
+/** Null for a record that counts. */
+function dropReason(parsed: Explained): DropReason | null {
+  return parsed.kind === 'dropped' ? parsed.reason : (parsed.untimely ?? null);
+}
+
+function detailLines(parsed: Explained): string[] {
   const lines: string[] = [];
   if (parsed.kind === 'record') {
     const { time, host, hostId } = parsed.record;
@@ -196,7 +236,8 @@ function detailLines(parsed: Parsed): string[] {
   const width = Math.max(...fields.map(([name]) => name.length));
   for (const [name, value] of fields) lines.push(`${name.padEnd(width)}  ${value}`);
   if (parsed.hint !== undefined) lines.push(parsed.hint);
-  if (parsed.kind === 'dropped') lines.push(`see   ${DROPS_PAGE}#${parsed.reason}`);
+  const reason = dropReason(parsed);
+  if (reason !== null) lines.push(`see   ${DROPS_PAGE}#${reason}`);
   for (const judgement of evidenceOf(parsed)) lines.push(`rule  ${describeRule(judgement)}`);
   if (parsed.kind !== 'record') return lines;
   const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
@@ -227,7 +268,7 @@ function isoTime(time: number): string {
   return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();
 }
 
-function summary(parsed: Parsed): string {
+function summary(parsed: Explained): string {
   const wrapper = parsed.wrapper === undefined ? '' : `, wrapped in ${parsed.wrapper}`;
   const format = parsed.format === 'none' ? '' : `; format ${parsed.format}${wrapper}`;
   if (parsed.kind === 'dropped')
@@ -235,7 +276,11 @@ function summary(parsed: Parsed): string {
   const { request, attack, count } = parsed.record;
   const counted = [request ? 'a request' : '', attack === null ? '' : `an attack (${attack})`];
   const times = count === 1 ? '' : `, ${count} times`;
-  return `counted as ${counted.filter(Boolean).join(' and ')}${times}${format}`;
+  const what = `${counted.filter(Boolean).join(' and ')}${times}${format}`;
+  const { untimely } = parsed;
+  return untimely === undefined
+    ? `counted as ${what}`
+    : `not counted (${untimely}): ${DROP_REASONS[untimely]}; otherwise ${what}`;
 }
 
 function describeRule({ rule, points, category, because, level, verdict, denied }: Classification): string {
@@ -259,12 +304,11 @@ function jsonPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const evidence = evidenceOf(parsed);
-      const result =
-        parsed.kind === 'record'
-          ? recordFields(parsed.record)
-          : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
+      const reason = dropReason(parsed);
+      const drop = reason === null ? {} : { dropped: reason, see: `${DROPS_PAGE}#${reason}` };
+      const record = parsed.kind === 'record' ? recordFields(parsed.record) : {};
       const { format, wrapper, hint, fields, lines } = parsed;
-      const printed = { line, lines, format, wrapper, ...result, evidence, hint, fields };
+      const printed = { line, lines, format, wrapper, ...drop, ...record, evidence, hint, fields };
       stdout.write(`${separator}${printable(JSON.stringify(printed))}`);
       separator = ',\n';
     },

@@ -1,24 +1,14 @@
-/** `ingest` and `follow`: log files into the store. */
-import { existsSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
+/** `ingest`: log files into the store. */
 import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
-import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
-import { FIRST_BYTES, isErrorLog, type Outcome, type ReadLimits } from '../ingest/batch-reader.ts';
-import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
+import { decompress, openLog, ProgramMissing } from '../ingest/byte-stream.ts';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { CompressedInput } from '../ingest/compression.ts';
 import { FileConflict, type FileIngest, ingestFile, type Turn } from '../ingest/file.ts';
-import { Follower } from '../ingest/follow.ts';
-import { findInputs, type InputFile, isPatternOnly, MatchingLogs } from '../ingest/inputs.ts';
+import { findInputs, type InputFile } from '../ingest/inputs.ts';
 import { ParserThreads, THREADS_MAX, ThreadFailed } from '../ingest/parser-threads.ts';
-import { LinesInFuture, Pipeline } from '../ingest/pipeline.ts';
+import { LinesInFuture, type Pipeline } from '../ingest/pipeline.ts';
 import { FileChanged, PlainFile } from '../ingest/plain-file.ts';
-import { rotatedFiles } from '../ingest/rotated-files.ts';
-import { FILE_REPLACED } from '../lmdb/commit.ts';
-import { isSourceName } from '../printable.ts';
 import { afterRunning } from '../running-time.ts';
 import {
   type Store,
@@ -37,26 +27,19 @@ import {
   readProblem,
   UserError,
 } from './command.ts';
-import { hostWarnings, IngestSummary, idWarning, STANDARD_INPUT } from './ingest-summary.ts';
+import { IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
-import { oneOf, option, PROJECT, required, type Values } from './options.ts';
-import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
-import { notifyReady } from './systemd.ts';
-
-const OPTIONS = {
-  data: DATA,
-  project: required(PROJECT),
-  source: option('--source <name>', 'name of the log source', sourceName, { default: 'default' }),
-  ...READER_OPTIONS,
-  hosts: option(
-    '--hosts <auto|registered>',
-    'auto: register unknown hosts; registered: count their events in the project total only',
-    oneOf('auto', 'registered'),
-    { default: 'auto' },
-  ),
-  ...COUNTING_OPTIONS,
-  ...STORE_OPTIONS,
-};
+import {
+  CORRECT_CLOCK,
+  LOG_OPTIONS,
+  logSource,
+  pauseFor,
+  RETRY_MS,
+  readLimits,
+  startsLikeErrorLog,
+  throwFailure,
+} from './log-source.ts';
+import { patternProblems, readerOptions } from './reader-options.ts';
 
 /**
  * V8 optimizes a function when it has run this many bytes of code: 67,584 by default in Node.js 20.20. Functions that run
@@ -76,19 +59,6 @@ const RETRIES_MAX = 100;
 const OUTAGE_MS_MAX = 60_000;
 const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
-const CORRECT_CLOCK = 'correct the clock of this machine, or that of the machine that wrote the log';
-/** Lines show in queries within a second of being written: this, a commit, and some reserve. */
-const POLL_MS = 200;
-/** System calls that fail if a followed file cannot be read. */
-const FILE_CALLS = ['open', 'read', 'stat', 'fstat'];
-/** How often `follow` looks for new logs that match a pattern. */
-const MATCH_MS = 1_000;
-/** Logs of one pattern. Each takes some 20 system calls a second. */
-const MATCHES_MAX = 500;
-/** A log that has been missing for longer is not being rotated. Longer than a rotated file is read to its end. */
-const GONE_MS = 120_000;
-/** The pause after the store or a file was unavailable. */
-const RETRY_MS = 2_000;
 
 export const ingestCommand = command({
   name: 'ingest <file...>',
@@ -98,7 +68,7 @@ export const ingestCommand = command({
     'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
     'wafstat ingest --data ./data --project shop ./logs archive.log.zst',
   ],
-  options: OPTIONS,
+  options: LOG_OPTIONS,
   check: patternProblems,
   async run(values, operands, io) {
     io.letQueriesGoFirst?.();
@@ -133,87 +103,10 @@ export const ingestCommand = command({
   },
 });
 
-export const followCommand = command({
-  name: 'follow <file...>',
-  description: 'count the lines of log files as they are written; continues across log rotation and restarts',
-  examples: [
-    'wafstat follow --data ./data --project shop /var/log/nginx/access.log',
-    "wafstat follow --data ./data --project shop '/var/log/nginx/*.log'",
-  ],
-  options: OPTIONS,
-  check: patternProblems,
-  run: (values, files, io) => {
-    io.letQueriesGoFirst?.();
-    const followAll = async (store: Store, project: string) => {
-      const limits = readLimits(values);
-      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
-      // For the summary only: the horizon may move back while the command runs.
-      const state = await store.retention().catch(() => null);
-      const summary = new IngestSummary(io, {
-        ...limits,
-        horizon: state?.horizon,
-        freedBefore: state?.freedBefore,
-      });
-      printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
-      const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
-      const looking = new Set<Looking>();
-      const holdsErrorLog = files.length > 1 || files.some(isPatternOnly);
-      const follow = async (path: string, isMatch = false) => {
-        const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
-        const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
-        const counted = (outcome: Outcome) => {
-          summary.addOutcome(path, outcome);
-          warnOfHosts(outcome);
-          warnOfIds(outcome);
-        };
-        if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
-        const { now, stop } = io;
-        const options = { path, ingest, store, pipeline, now, stop, holdsErrorLog, counted, warn };
-        return followOne(new Follower(options), path, io, isMatch, looking);
-      };
-      const followers = files.map((file) =>
-        isPatternOnly(file) ? followMatches(file, (path) => follow(path, true), io) : follow(file),
-      );
-      notifyReady(io);
-      await Promise.all(followers);
-      summary.print();
-      return 0;
-    };
-    // It starts with the machine, perhaps before the database.
-    return withProject(values, io, followAll, { waits: true });
-  },
-});
-
 /** One thread per core, although the main thread counts what they read: while it waits, they use its core. */
 function parserThreads(): number {
   const cores = availableParallelism();
   return cores === 1 ? 0 : Math.min(cores, THREADS_MAX);
-}
-
-/** `project` is an ID here. */
-function logSource(
-  store: Store,
-  values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
-  read: ReadLimits,
-  io: Io,
-): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hosts, hostsMax, sourcesMax } = values;
-  const limits = {
-    ...read,
-    hostsMax: hosts === 'registered' ? 0 : hostsMax,
-    sourcesMax,
-  };
-  return {
-    ingest: { project, source: { name: source, format }, reader: readerOptions(values) },
-    pipeline: new Pipeline(store, limits, io.now),
-  };
-}
-
-function readLimits({
-  retention,
-  attackSources,
-}: Pick<Values<typeof OPTIONS>, 'retention' | 'attackSources'>): ReadLimits {
-  return { retentionMs: retention, attackSources };
 }
 
 /** Returns the exit status. */
@@ -312,11 +205,6 @@ export async function ingestAll(files: readonly InputFile[], run: Run): Promise<
   run.outage.end();
   throwFailure(failure);
   return errors;
-}
-
-/** In a function, because the compiler does not know that callbacks set the variable. */
-function throwFailure(failure: { error: unknown } | null): void {
-  if (failure !== null) throw failure.error;
 }
 
 /** Resolves to the error that kept the file from being read to its end. `place` is null if no other file is being read. */
@@ -466,161 +354,6 @@ async function errorLogsLast(files: readonly InputFile[]): Promise<InputFile[]> 
   return [...others, ...errorLogs];
 }
 
-/** By its first lines. A log that cannot be read is reported later. */
-async function startsLikeErrorLog(file: string): Promise<boolean> {
-  const stats = file === '-' ? null : await stat(file).catch(() => null);
-  // A pipe cannot be read twice.
-  if (!stats?.isFile()) return false;
-  const bytes = new ByteReader(openLog(file));
-  try {
-    return isErrorLog(await bytes.peek(FIRST_BYTES));
-  } catch {
-    return false;
-  } finally {
-    await bytes.close();
-  }
-}
-
 function nameOf(file: string): string {
   return file === '-' ? STANDARD_INPUT : file;
-}
-
-/** Follows the logs that match a pattern, also those that appear later. */
-async function followMatches(
-  pattern: string,
-  follow: (path: string) => Promise<void>,
-  io: Io,
-): Promise<void> {
-  const matching = new MatchingLogs(pattern);
-  const followed = new Map<string, Promise<void>>();
-  let hasEnded = false;
-  let failure: { error: unknown } | null = null;
-  let warned = '';
-  while (!io.stop.aborted && failure === null) {
-    if (hasEnded || matching.mayDiffer(io.now())) {
-      hasEnded = false;
-      const found = matching.look(new Set(followed.keys()), io.now());
-      for (const path of found) {
-        if (followed.has(path) || followed.size >= MATCHES_MAX) continue;
-        const following = follow(path)
-          .catch((error: unknown) => {
-            failure ??= { error };
-          })
-          .finally(() => {
-            followed.delete(path);
-            hasEnded = true;
-          });
-        followed.set(path, following);
-      }
-      const missed = found.filter((path) => !followed.has(path)).length;
-      const problem =
-        missed > 0
-          ? `${pattern} matches more than ${MATCHES_MAX} logs: ${missed} of them are not followed`
-          : followed.size === 0
-            ? `${pattern} matches no log yet: waiting for one`
-            : '';
-      if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
-      warned = problem;
-    }
-    // Not for the logs: a promise that lives as long as the process would keep what each race over it leaves behind.
-    await pauseFor(MATCH_MS, io);
-  }
-  throwFailure(failure);
-  await Promise.all(followed.values());
-  throwFailure(failure);
-}
-
-const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
-
-/** A log that is followed, for those that wait for it. */
-interface Looking {
-  /** False for error logs, and for logs that cannot be read. */
-  isAwaited: boolean;
-  /** Called when a look that begins from now on has found the end of the log. */
-  waiting: (() => void)[];
-}
-
-/** Resolves when the other logs have been read to the end that they have now, or further. */
-async function othersAreRead(all: ReadonlySet<Looking>, one: Looking): Promise<void> {
-  const others = [...all].filter((other) => other !== one && other.isAwaited);
-  await Promise.all(others.map(({ waiting }) => new Promise<void>((end) => waiting.push(end))));
-}
-
-/**
- * `isMatch`: the path was found by a pattern, so it is no longer followed when the log is gone for good. `all`: the logs of
- * the command. An error log is read after the others, so that the audit records of its requests are counted first.
- */
-async function followOne(
-  follower: Follower,
-  path: string,
-  io: Io,
-  isMatch: boolean,
-  all: Set<Looking>,
-): Promise<void> {
-  const looking: Looking = { isAwaited: true, waiting: [] };
-  all.add(looking);
-  // The first look reads rotated files, too.
-  const [rotated] = (await rotatedFiles(resolve(path))).slice(-1);
-  looking.isAwaited = !(
-    (await startsLikeErrorLog(path)) ||
-    (rotated && (await startsLikeErrorLog(rotated.path)))
-  );
-  if (!looking.isAwaited) await othersAreRead(all, looking);
-  let problem: string | null = null;
-  let existedAt = io.now();
-  while (!io.stop.aborted) {
-    if (isMatch && existsSync(path)) existedAt = io.now();
-    if (isMatch && io.now() - existedAt > GONE_MS) break;
-    const waiting = looking.waiting.splice(0);
-    let pauseMs = POLL_MS;
-    let isAtEnd = true;
-    try {
-      isAtEnd = !(await follower.look());
-      if (isAtEnd) looking.isAwaited = !follower.isErrorLog;
-      else pauseMs = 0;
-      if (problem !== null) {
-        const missing = existsSync(path) ? null : `${path} does not exist: waiting for it`;
-        if (missing !== problem) printLine(io.stderr, `wafstat: ${missing ?? `${path}: reading continues`}`);
-        problem = missing;
-      }
-    } catch (error) {
-      // No lines are lost: the position in the file is stored with the counts.
-      const message = followProblem(error, path);
-      // The message has the current time.
-      const found = error instanceof LinesInFuture ? `lines in the future since ${error.time}` : message;
-      if (found !== problem) printLine(io.stderr, `wafstat: ${message}`);
-      problem = found;
-      pauseMs = RETRY_MS;
-      // The lines that the store has not taken come before those of an error log.
-      isAtEnd = !(error instanceof StoreUnavailable);
-      looking.isAwaited = !isAtEnd && !follower.isErrorLog;
-    }
-    if (isAtEnd) for (const end of waiting) end();
-    else looking.waiting.unshift(...waiting);
-    if (pauseMs === 0) continue;
-    await pauseFor(pauseMs, io);
-    if (follower.isErrorLog) await othersAreRead(all, looking);
-  }
-  all.delete(looking);
-  for (const end of looking.waiting) end();
-  await follower.close();
-}
-
-/** A problem that may pass. Throws other errors. */
-function followProblem(error: unknown, path: string): string {
-  const { code, syscall = '', message } = error as NodeJS.ErrnoException;
-  if (error instanceof CompressedInput)
-    return `${path} is ${error.what}: use ${error.ingest(path)}; waiting for another file`;
-  if (error instanceof LinesInFuture)
-    return `${path}: ${message}; ${CORRECT_CLOCK}; waiting for that, and no line is lost meanwhile`;
-  // Only a new process can open the right files.
-  if (error instanceof StoreNotWritable && error.trouble === FILE_REPLACED) throw error;
-  if (error instanceof StoreUnavailable) return `${path}: ${message}; retrying`;
-  if (!code) throw error;
-  return `${FILE_CALLS.includes(syscall) ? readProblem(path, code) : `${path}: ${message}`}; retrying`;
-}
-
-function sourceName(value: string): string {
-  if (!isSourceName(value)) throw new Error('must be 1 to 128 characters, none of them invisible');
-  return value;
 }

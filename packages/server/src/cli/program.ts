@@ -23,7 +23,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   },
   'Log commands:': {
     ingest: async () => [(await import('./ingest.ts')).ingestCommand],
-    follow: async () => [(await import('./ingest.ts')).followCommand],
+    follow: async () => [(await import('./follow.ts')).followCommand],
     explain: async () => [(await import('./explain.ts')).explainCommand],
     categories: async () => [(await import('./categories.ts')).categoriesCommand],
   },

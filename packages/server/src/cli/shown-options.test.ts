@@ -2,7 +2,8 @@ import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { COUNTING_OPTIONS, DATA, SERVER_OPTIONS, SERVICE_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import type { Command } from './command.ts';
-import { followCommand, ingestCommand } from './ingest.ts';
+import { followCommand } from './follow.ts';
+import { ingestCommand } from './ingest.ts';
 import { shownOptions } from './shown-options.ts';
 
 const shown = (given: Record<string, string>) => shownOptions((name) => given[name]);

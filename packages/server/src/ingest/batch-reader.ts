@@ -17,7 +17,7 @@ export interface Drop {
   /** If the record was complete only at the end of the lines: the last of them; 0 if that is unknown. */
   line: number;
   reason: DropReason;
-  /** '' at the end of the lines. */
+  /** The line, or the start of a record of several lines; '' at the end of the lines. */
   text: string;
 }
 
@@ -191,16 +191,17 @@ export class BatchReader {
     { records, outcome, examples, hosts }: ReadLines,
     parsed: Parsed,
     line: number,
-    text: string,
+    lastLine: string,
     now: number,
   ): void {
-    const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
+    const reason = parsed.kind === 'dropped' ? parsed.reason : this.timeReason(parsed.record.time, now);
+    const text = parsed.start ?? lastLine;
     if (reason !== null) {
       if (parsed.kind === 'record') {
         outcome.formats[parsed.format] ??= 0;
         if (reason === 'too_old') outcome.old_times = spanWith(outcome.old_times, parsed.record.time);
         else outcome.future_time ??= parsed.record.time;
-      } else if (parsed.time !== undefined && this.#timeReason(parsed.time, now) === null)
+      } else if (parsed.time !== undefined && this.timeReason(parsed.time, now) === null)
         outcome.dropped_in_time = true;
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
       if (text !== '' && this.keepsExamples())
@@ -234,7 +235,8 @@ export class BatchReader {
     else if (attackSources === 'prefix') details.source = networkOf(source, { ipv4: 24, ipv6: 48 });
   }
 
-  #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
+  /** Why a record with this time does not count. */
+  timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
     if (time < this.#earliest(now)) return 'too_old';
     return time > now + FUTURE_MS_MAX ? 'in_future' : null;
   }

@@ -55,7 +55,8 @@ test('a record that ends with the lines is reported with the number of the last 
   const lines = texts.map((text, i) => ({ number: 8 + i, text }));
   for (const given of [lines, block]) {
     const { outcome } = pipeline.read(given, createReader({ format: 'auto' }), 'all');
-    expect(outcome.first_drops).toEqual([{ line: 9, reason: 'unfinished_record', text: '' }]);
+    const text = texts.join(' ');
+    expect(outcome.first_drops).toEqual([{ line: 9, reason: 'unfinished_record', text }]);
   }
 });
 
@@ -163,4 +164,15 @@ test('a source keeps the beginning of one dropped line per reason, without queri
     expect(examples.some(({ text }) => text.startsWith('192.0.2.1 GET /a?... %E2%80%AEé'))).toBe(true);
     for (const { text } of examples) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(256);
   }
+});
+
+test('the sample of a dropped native record is its start, not its last line', () => {
+  const store = memoryStore(() => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 999 * DAY_MS, hostsMax: 1 }, () => NOW);
+  const head = '[10/Dec/2025:09:25:32 +0000] a 192.0.2.7 22387 192.0.2.1 80';
+  const block = ['--622ca252-A--', head, '--622ca252-H--', 'Engine-Mode: "ENABLED"', '--622ca252-Z--'];
+  const lines = new LineBlock(Buffer.from(`${block.join('\n')}\n`), 1);
+  const { outcome, examples } = pipeline.read(lines, createReader({ format: 'auto' }), 'all');
+  expect(outcome.first_drops).toMatchObject([{ reason: 'not_an_attack', text: `--622ca252-A-- ${head}` }]);
+  expect(examples.not_an_attack?.text).toMatch(/^--622ca252-A-- \[10\/Dec\/2025/);
 });

@@ -12,7 +12,13 @@ import {
   type Reading,
 } from './formats/format.ts';
 import { asObject, beginsWithJsonString, parseJsonLine } from './formats/json.ts';
-import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
+import {
+  addLine,
+  blockStart,
+  closeBlock,
+  type NativeBlock,
+  openBlock,
+} from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
 import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
@@ -183,6 +189,12 @@ export class LineReader {
     );
   }
 
+  /** For `explain`: the first line that belongs to a pending record. */
+  get firstPendingLine(): number {
+    const blocks = [...this.#blocks.values()].map(({ lines }) => lines?.[0] ?? Number.POSITIVE_INFINITY);
+    return Math.min(this.#transactions.firstPendingLine, ...blocks);
+  }
+
   /** False while a native block is open: the next line may belong to it. */
   takesAccess(): boolean {
     return this.#access && !this.#blocks.has(BARE);
@@ -304,8 +316,9 @@ export class LineReader {
       this.#blocks.set(key, inner[1]);
     }
     if (open === undefined) return [];
-    const parsed = this.#parsed('modsecurity-native', closeBlock(open.block), now);
-    return open.lines === undefined ? parsed : parsed.map((each) => ({ ...each, lines: open.lines }));
+    const { block, lines } = open;
+    const parsed = this.#parsed('modsecurity-native', closeBlock(block), now);
+    return parsed.map((each) => ({ ...each, start: blockStart(block), ...(lines && { lines }) }));
   }
 
   #parsed(format: LogFormat, reading: Reading, now: number): Parsed[] {

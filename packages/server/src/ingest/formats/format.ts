@@ -92,6 +92,8 @@ export type Parsed = (
   wrapper?: string;
   /** For `explain`: the first and last line of a multi-line record. */
   lines?: LineRange | undefined;
+  /** How a multi-line record begins, to show to a person. */
+  start?: string;
 };
 
 export type LineRange = readonly [first: number, last: number];

@@ -20,6 +20,8 @@ export interface NativeBlock {
   url?: string;
   /** Undefined before part H. */
   blocked?: boolean;
+  /** The first line of part A, which shows a person which record it is. */
+  head?: string;
   /** Characters so far, most of them not kept. */
   length: number;
 }
@@ -80,10 +82,16 @@ export function closeBlock(block: NativeBlock): Reading {
   return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules, details } };
 }
 
+/** How a block begins. */
+export function blockStart({ boundary, head = '' }: NativeBlock): string {
+  return `${boundary}A-- ${head}`.trimEnd();
+}
+
 /** `[01/May/2018:08:05:00 +0200] WugN3pjbflCiqw4yEJ3nggAAAAk 172.16.0.2 22387 192.168.0.1 80` */
 function readHead(block: NativeBlock, line: string): void {
   const end = line.indexOf('] ');
   if (!line.startsWith('[') || end === -1) return;
+  block.head = line.slice(0, TEXT_LENGTH_MAX);
   block.time = parseCommonTime(line.slice(1, end));
   const [id = '', source = ''] = line.slice(end + 2).split(' ', 2);
   block.id = id.slice(0, TEXT_LENGTH_MAX);

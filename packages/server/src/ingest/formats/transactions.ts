@@ -143,6 +143,12 @@ export class Transactions {
     return false;
   }
 
+  /** For `explain`. */
+  get firstPendingLine(): number {
+    const lines = [...this.#open.values()].map((open) => open.lines?.[0] ?? Number.POSITIVE_INFINITY);
+    return Math.min(...lines, Number.POSITIVE_INFINITY);
+  }
+
   get hasState(): boolean {
     return this.#open.size > 0;
   }
