@@ -150,5 +150,5 @@ describe('a group that is prepared before its transaction', () => {
       }),
       { numRuns: scaled(30) },
     );
-  }, 120_000);
+  });
 });
