@@ -2,6 +2,7 @@
 import http from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Api, call, type HttpResponse, login } from './api.ts';
+import { eventually } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const HOSTS = 1_000;
@@ -78,6 +79,7 @@ function countsOf(responses: readonly HttpResponse[]): Record<number, number> {
 
 test('part of a flood of one project is refused, and other projects are served', async () => {
   const agent = new http.Agent({ keepAlive: true });
+  server.process.signal('SIGSTOP');
   const flooded: HttpResponse[] = [];
   let isDone = false;
   const connection = async (api: Api) => {
@@ -88,6 +90,13 @@ test('part of a flood of one project is refused, and other projects are served',
   ).finally(() => {
     isDone = true;
   });
+  // All requests of the first round have arrived when the service goes on, however fast or busy the machine is.
+  const sent = () =>
+    Object.values(agent.sockets)
+      .flatMap((sockets) => sockets ?? [])
+      .filter(({ bytesWritten }) => bytesWritten > 0).length;
+  await eventually(() => sent() === USERS * CONNECTIONS_PER_USER || undefined, 'all requests to be sent');
+  server.process.signal('SIGCONT');
   const healthy: HttpResponse[] = [];
   const others: HttpResponse[] = [];
   while (!isDone) {

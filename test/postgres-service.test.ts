@@ -110,7 +110,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         'the service',
       );
       await expectRequests(api, count);
-    }, 120_000);
+    });
 
     test(`totals are exact after ${RESTARTS} crashes of PostgreSQL and of wafstat during push and follow`, async () => {
       const random = new Random(12);

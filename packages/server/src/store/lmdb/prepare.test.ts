@@ -162,5 +162,5 @@ describe('a group that is prepared before its transaction', () => {
       }),
       { numRuns: scaled(30) },
     );
-  }, 120_000);
+  });
 });
