@@ -2,42 +2,39 @@
 import { LRUCache } from 'lru-cache';
 import { cacheCreated } from './diagnostics.ts';
 
-/** The caches that live as long as the process, and what is in them. */
+/** The caches of the service, and what is in them. Removing any of them changes no response. */
 export const CACHES = {
-  access_keys: 'access keys with their users',
   absences: 'chunks without counts (embedded store)',
   chunks: 'decoded counts (embedded store)',
-  content_codings: 'parsed `Accept-Encoding` headers',
+  credentials: 'valid tokens, access keys, and roles of users in projects',
   host_lists: 'hosts of projects (embedded store)',
   host_sets: 'selections of hosts (embedded store)',
-  hosts: 'numbers of hosts (embedded store)',
-  keystone: 'tokens, access keys and roles that Keystone has confirmed',
-  keystone_refusals: 'credentials that Keystone has refused',
-  login_failures: 'users and addresses with failed logins',
-  login_networks: 'networks of logins that are not stored yet',
+  keystone: 'tokens, access keys and roles that Keystone has confirmed or refused',
   parameters: 'parsed log patterns and time zones of pushes',
   points: 'points of timelines',
   projects: 'records of projects (embedded store)',
   queries: 'parsed parameters of repeated queries',
-  rate_limits: 'users with their rate of requests and changes',
-  reader_states: 'parts of records from earlier pushes',
   responses: 'responses to queries that were requested again',
-  roles: 'roles of users in projects',
   selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
-  tokens: 'valid tokens',
-  top_lists: 'merged hours of top lists',
-  top_results: 'top lists of repeated queries (embedded store)',
+  top_lists: 'merged hours of top lists, and lists of repeated queries',
   versions: 'sums of change counters (embedded store)',
 } as const;
 
 type CacheName = keyof typeof CACHES;
 
+/** How the large caches share the memory of `--cache`. All others have fixed limits, of a few megabytes together. */
+const SHARES = { chunks: 0.25, points: 0.1875, responses: 0.1875, top_lists: 0.375 } as const;
+
+export function cacheShare(name: keyof typeof SHARES, cacheBytes: number): number {
+  return Math.floor(cacheBytes * SHARES[name]);
+}
+
 interface CacheLimits<K, V> {
-  /** The name in metrics; null for caches that do not live as long as the process. */
+  /** The name in metrics; null for state that is bounded like a cache, and for caches that do not live as long as the process. */
   name: CacheName | null;
   entriesMax: number;
-  /** The sum of `weight` over all entries, for example in bytes. */
+  /** The sum of `weight` over all entries, for example in bytes. 0: the cache is off. */
   weightMax?: number;
   weight?: (value: V, key: K) => number;
   /** How much memory a unit of weight takes, or an entry without weight, for metrics. Default: 1. */
@@ -79,6 +76,7 @@ export class BoundedCache<K extends {}, V extends {}> {
   }
 
   set(key: K, value: V): void {
+    if (this.#limits.weightMax === 0) return;
     this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
     if (this.#entries.size > this.#limits.entriesMax) this.#entries.pop();

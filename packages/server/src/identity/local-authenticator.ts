@@ -92,10 +92,14 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
-  readonly #validTokens = new VersionedCache<string, TokenDescription>('tokens', () => this.#store.changes());
-  readonly #usableKeys = new VersionedCache<string, UsableKey>('access_keys', () => this.#store.changes());
+  readonly #validTokens = new VersionedCache<string, TokenDescription>('credentials', () =>
+    this.#store.changes(),
+  );
+  readonly #usableKeys = new VersionedCache<string, UsableKey>('credentials', () => this.#store.changes());
   readonly #exchanges: RateLimit;
-  readonly #projectRoles = new VersionedCache<string, readonly Role[]>('roles', () => this.#store.changes());
+  readonly #projectRoles = new VersionedCache<string, readonly Role[]>('credentials', () =>
+    this.#store.changes(),
+  );
 
   constructor(dependencies: Dependencies) {
     this.#dependencies = dependencies;

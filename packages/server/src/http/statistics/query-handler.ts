@@ -5,7 +5,7 @@ import type { Store } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
-import { contentResponse, createSend, ResponseCache, rangeResponse } from './response-cache.ts';
+import { contentResponse, ResponseCache, rangeResponse, sendResponse } from './response-cache.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
@@ -28,9 +28,13 @@ export interface QueryHandlers {
   ): Handler;
 }
 
-export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
-  const cache = new ResponseCache();
-  const send = createSend();
+export function createQueryHandlers(
+  store: Store,
+  admission: Admission,
+  now: () => number,
+  cacheBytes: number,
+): QueryHandlers {
+  const cache = new ResponseCache(cacheBytes);
   const parsers = new UrlParsers();
 
   /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */
@@ -66,7 +70,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         const known = cache.get(request);
         const isCurrent = known && known.version === (await store.version(known));
         const response = isCurrent ? known : await admit(request, () => respond(request));
-        return send(request, reply, response);
+        return sendResponse(request, reply, response);
       };
     },
 
@@ -76,7 +80,7 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         const response = await admit(request, async () =>
           contentResponse(await compute(read(request).query)),
         );
-        return send(request, reply, response);
+        return sendResponse(request, reply, response);
       };
     },
   };

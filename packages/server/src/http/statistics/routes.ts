@@ -2,7 +2,7 @@
 import { CATEGORIES } from '../../event.ts';
 import { attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
 import { PointsCache } from '../../statistics/points-cache.ts';
-import type { Store } from '../../store/store.ts';
+import { CACHE_BYTES, type Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
@@ -12,9 +12,14 @@ import { createQueryHandlers } from './query-handler.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
-export function statisticsRoutes(store: Store, now: () => number, admission = new Admission()): Route[] {
-  const { cached, uncached } = createQueryHandlers(store, admission, now);
-  const points = new PointsCache(store);
+export function statisticsRoutes(
+  store: Store,
+  now: () => number,
+  admission = new Admission(),
+  cacheBytes = CACHE_BYTES,
+): Route[] {
+  const { cached, uncached } = createQueryHandlers(store, admission, now, cacheBytes);
+  const points = new PointsCache(store, cacheBytes);
   const calls: Call[] = [
     {
       path: 'event/timeline',

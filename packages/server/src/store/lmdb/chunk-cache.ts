@@ -19,8 +19,6 @@ interface DecodedChunk {
   rangeBytes: number;
 }
 
-/** 16 MB: enough for timelines of the last day of 1,450 hosts, or of the last month of 2,880, with counts of 16 bits. */
-const BYTES_MAX = 16_777_216;
 const CHUNKS_MAX = 10_000;
 /** The share of the limit for the ranges of one chunk and kind of query: 430 ranges of a thousand hosts. */
 const RANGES_SHARE = 1 / 16;
@@ -36,11 +34,14 @@ const CELLS_END = 1_024;
 /** Each kind of query caches its own numbers. */
 export const KINDS = ['timeline', 'distribution', 'byCategory', 'byGroup', 'attacksByHost', 'peaks'] as const;
 
-/** All kinds of queries share the limit. */
+/**
+ * All kinds of queries share the limit. The default of 16 MB is enough for timelines of the last day of 1,450 hosts, or of
+ * the last month of 2,880, with counts of 16 bits.
+ */
 export class SharedChunks extends BoundedCache<number, DecodedChunk> {
   readonly rangeBytesMax: number;
 
-  constructor(bytesMax = BYTES_MAX) {
+  constructor(bytesMax: number) {
     super({
       name: 'chunks',
       entriesMax: CHUNKS_MAX,

@@ -1,10 +1,10 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import { BoundedCache, VersionedCache } from '../../cache.ts';
+import { BoundedCache, cacheShare, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import { accumulate, rowsOf } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { StoreDamaged, type TimeRange } from '../store.ts';
+import { CACHE_BYTES, StoreDamaged, type TimeRange } from '../store.ts';
 import {
   ALL_CELLS,
   CHUNKS_PER_LEVEL,
@@ -57,8 +57,6 @@ const NUMBERS_AT_ONCE_MAX = 1_048_576;
 /** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
 export const LISTED_BYTES_MAX = 16_384;
 
-/** Twenty selections of a thousand hosts. The cache allocates space for all at once. */
-const HOSTS_MAX = 20_000;
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
 const SELECTIONS_MAX = 10_000;
@@ -105,7 +103,7 @@ function groupOf(category: Category | undefined): number {
 
 export type Lookups = ReturnType<typeof createLookups>;
 
-export function createLookups(schema: Schema) {
+export function createLookups(schema: Schema, cacheBytes = CACHE_BYTES) {
   const hostSets = new HostSets();
   const scopesOf = createScopeLookup(schema);
   return {
@@ -113,7 +111,7 @@ export function createLookups(schema: Schema) {
       () => allChanges(schema),
       () => schema.root.resetReadTxn(),
     ),
-    chunks: new SharedChunks(),
+    chunks: new SharedChunks(cacheShare('chunks', cacheBytes)),
     hostSets,
     absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
     scopesOf,
@@ -339,9 +337,8 @@ export interface Selected {
 type ScopeLookup = ReturnType<typeof createScopeLookup>;
 
 /**
- * Caches whole selections: a lookup of each host takes half as long as the rest of a query. First by the array of IDs, which
- * callers may reuse for repeated queries: joining ten IDs takes 3 us. Cached until a host is deleted: the scope of a host
- * never changes.
+ * Caches whole selections: a lookup of each host takes half as long as the rest of a query. Cached until a host is deleted:
+ * the scope of a host never changes.
  */
 function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
   const known = new BoundedCache<string, Selected>({
@@ -350,23 +347,14 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
     weightMax: SELECTION_BYTES_MAX,
     weight: ({ scopes }, name) => name.length + 64 * scopes.length,
   });
-  let byArray = new WeakMap<readonly string[], { scope: number; selected: Selected }>();
   let deletedBefore = 0;
   return (project: ProjectRecord, ids: readonly string[] | undefined, deleted: number): Selected => {
     if (ids === undefined) return { scopes: [project.scope], ids: [], key: project.scope };
-    if (deleted !== deletedBefore) {
-      known.clear();
-      byArray = new WeakMap();
-    }
+    if (deleted !== deletedBefore) known.clear();
     deletedBefore = deleted;
-    const recent = byArray.get(ids);
-    if (recent?.scope === project.scope) return recent.selected;
     const name = `${project.scope} ${ids.join()}`;
     const found = known.get(name);
-    if (found !== undefined) {
-      byArray.set(ids, { scope: project.scope, selected: found });
-      return found;
-    }
+    if (found !== undefined) return found;
     const hosts = scopesOf(project, ids);
     const scopes = [...hosts.keys()];
     const key = scopes.length === 1 ? scopes[0] : hostSets.idIfRepeated(scopes);
@@ -377,30 +365,19 @@ function createSelector(hostSets: HostSets, scopesOf: ScopeLookup) {
   };
 }
 
-/** Host IDs by scope, in key order. Cached until a host is deleted: the scope of a host never changes. */
+/** Host IDs by scope, in key order. */
 function createScopeLookup(schema: Schema) {
-  const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
-  let deletedBefore = 0;
   return (project: ProjectRecord, ids: readonly string[]): Map<number, string> => {
     const scopes: [scope: number, id: string][] = [];
-    const deleted = deletedHosts(schema);
-    if (deleted !== deletedBefore) known.clear();
-    deletedBefore = deleted;
     for (const id of ids) {
-      const name = `${project.scope} ${id}`;
-      let scope = known.get(name);
-      if (scope === undefined) {
-        const key: [number, string] = [project.scope, id];
-        const host = schema.hosts.get(key);
-        if (host === undefined) {
-          checkAbsence(schema.hosts, key, matchesHostKey);
-          continue;
-        }
-        if (!matchesHostKey(key, host)) throw new StoreDamaged(`the key of the host ${id}`);
-        scope = host.scope;
-        known.set(name, scope);
+      const key: [number, string] = [project.scope, id];
+      const host = schema.hosts.get(key);
+      if (host === undefined) {
+        checkAbsence(schema.hosts, key, matchesHostKey);
+        continue;
       }
-      scopes.push([scope, id]);
+      if (!matchesHostKey(key, host)) throw new StoreDamaged(`the key of the host ${id}`);
+      scopes.push([host.scope, id]);
     }
     return new Map(scopes.sort(([a], [b]) => a - b));
   };

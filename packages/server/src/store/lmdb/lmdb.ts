@@ -12,13 +12,13 @@ import {
   appendLimits,
   type Batch,
   compareFollowed,
-  type LimitOptions,
   NO_SOURCE,
   type ProjectSources,
   type Source,
   type Store,
   StoreDamaged,
   StoreNotWritable,
+  type StoreOptions,
   StoreUnavailable,
   sumSeries,
 } from '../store.ts';
@@ -56,15 +56,15 @@ interface ProjectGroup {
 /** Lighter groups, in microseconds of work, are computed in the transaction itself. */
 const PREPARED_WEIGHT_MIN = 5_000;
 
-export function lmdbStore(path: string, now: () => number = Date.now, options: LimitOptions = {}): Store {
+export function lmdbStore(path: string, now: () => number = Date.now, options: StoreOptions = {}): Store {
   const limits = appendLimits(options);
   const schema = openSchema(path);
-  const lookups = createLookups(schema);
+  const lookups = createLookups(schema, options.cacheBytes);
   const { timeline, distribution, byCategory, byGroup } = createCounters(schema, undefined, lookups);
   const hostLists = createHostLists(schema, lookups);
   const attacksByHost = createHostCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
-  const findTop = createTopFinder(schema, lookups);
+  const findTop = createTopFinder(schema, lookups, undefined, options.cacheBytes);
   const { changes } = lookups;
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();

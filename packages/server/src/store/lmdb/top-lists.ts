@@ -233,23 +233,28 @@ export function createTopFinder(
   schema: Schema,
   { changes, findProject, scopesOf, select }: Lookups,
   bytesMax?: number,
+  cacheBytes?: number,
 ): (query: TopQuery) => TopList | Promise<TopList> {
   /** Lists of repeated queries. They are current while the change counter of the file is the same. */
   const results = new BoundedCache<string, { changes: number; list: TopList }>({
-    name: 'top_results',
+    name: 'top_lists',
     entriesMax: RESULTS_MAX,
     weightMax: RESULT_BYTES_MAX,
     weight: ({ list: { items } }, name) =>
       items.reduce((sum, { key }) => sum + ITEM_BYTES + key.length, LIST_BYTES + name.length),
   });
-  const finder = new TopFinder<ListsState>(async (query, action) => {
-    const read = { transaction: schema.root.useReadTransaction() };
-    try {
-      return await action(openSnapshot(query, read));
-    } finally {
-      read.transaction.done();
-    }
-  }, bytesMax);
+  const finder = new TopFinder<ListsState>(
+    async (query, action) => {
+      const read = { transaction: schema.root.useReadTransaction() };
+      try {
+        return await action(openSnapshot(query, read));
+      } finally {
+        read.transaction.done();
+      }
+    },
+    bytesMax,
+    cacheBytes,
+  );
 
   return (query) => {
     const changesNow = changes.get();

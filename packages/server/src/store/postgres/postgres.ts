@@ -8,9 +8,9 @@ import {
   type CategorySeries,
   type CountSelection,
   groupSeries,
-  type LimitOptions,
   type Store,
   StoreNotWritable,
+  type StoreOptions,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
@@ -26,7 +26,7 @@ import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
-interface PostgresOptions extends DatabaseOptions, LimitOptions {
+interface PostgresOptions extends DatabaseOptions, StoreOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
 }
@@ -83,7 +83,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   return {
     ...records,
-    ...topListMethods(database, available),
+    ...topListMethods(database, available, undefined, options.cacheBytes),
 
     append: (batch) => available(() => commits.append(batch)),
 
