@@ -1,6 +1,6 @@
 /** Caches: bounded, and invalidated by a change counter. */
 import { LRUCache } from 'lru-cache';
-import { cacheCreated } from './diagnostics.ts';
+import { cacheCreated, cacheUsed } from './diagnostics.ts';
 
 /** The caches of the service, and what is in them. Removing any of them changes no response. */
 export const CACHES = {
@@ -72,6 +72,8 @@ export class BoundedCache<K extends {}, V extends {}> {
     const value = this.#entries?.get(key);
     if (value === undefined) this.misses++;
     else this.hits++;
+    if (cacheUsed.isWatched && this.name !== '')
+      cacheUsed.publish({ name: this.name, isHit: value !== undefined });
     return value;
   }
 

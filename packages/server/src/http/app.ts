@@ -160,6 +160,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     basicReads: options.basicReads ?? true,
   });
   app.decorateRequest('caller', null);
+  app.decorateRequest('isAdmin', false);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
   app.decorate('stopping', false);

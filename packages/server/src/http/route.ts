@@ -32,6 +32,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set on every route with `allow`. */
     caller: Caller | null;
+    /** Whether the caller has the role `admin` in the project of the path. */
+    isAdmin: boolean;
   }
 }
 

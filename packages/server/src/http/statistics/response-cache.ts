@@ -2,8 +2,10 @@
 import { hash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache, cacheShare } from '../../cache.ts';
+import { timed } from '../../diagnostics.ts';
 import type { Range } from '../../statistics/range.ts';
 import { COMPRESS, type ContentCoding, contentCoding, sendBytes } from '../send.ts';
+import type { Trace } from './trace.ts';
 
 /** The memory of the objects around the bytes of a response. */
 const RESPONSE_BYTES = 1_024;
@@ -122,17 +124,21 @@ export async function sendResponse(
   { headers }: FastifyRequest,
   reply: FastifyReply,
   { etag, body, compressed }: Response,
+  trace?: Trace,
 ): Promise<void> {
   const known = headers['if-none-match'];
   if (etag !== null && known !== undefined && isListed(etag, known)) {
-    return sendBytes(reply, 304, cacheHeaders(etag));
+    return sendBytes(reply, 304, [...cacheHeaders(etag), ...timingOf(trace)]);
   }
   const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
   const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
-  if (coding === undefined) return sendBytes(reply, 200, sent, body);
-  sent.push('Content-Encoding', coding);
-  compressed[coding] ??= await COMPRESS[coding](body);
-  sendBytes(reply, 200, sent, compressed[coding]);
+  if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
+  compressed[coding] ??= await timed('compress', () => COMPRESS[coding](body));
+  sendBytes(reply, 200, [...sent, 'Content-Encoding', coding, ...timingOf(trace)], compressed[coding]);
+}
+
+function timingOf(trace: Trace | undefined): string[] {
+  return trace?.isRequested ? ['Server-Timing', trace.serverTiming] : [];
 }
 
 /** The weak comparison of HTTP: with or without `W/`. */

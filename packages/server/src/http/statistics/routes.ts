@@ -1,4 +1,5 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
+import { timed } from '../../diagnostics.ts';
 import { CATEGORIES } from '../../event.ts';
 import { attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
 import { PointsCache } from '../../statistics/points-cache.ts';
@@ -28,7 +29,7 @@ export function statisticsRoutes(
       parameters: { timezone: TIMEZONE_PARAMETER },
       returns: ['Both series.', object({ requests: POINTS, attacks: POINTS })],
       handler: cached(parseTimelineQuery, async (query) =>
-        seriesJson(await points.count('timeline', query), TIMELINE_TEXTS),
+        seriesJson(await timed('count', () => points.count('timeline', query)), TIMELINE_TEXTS),
       ),
     },
     {

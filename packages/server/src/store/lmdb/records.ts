@@ -1,6 +1,8 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
+
 import { compareKeys, type Database, type Key } from 'lmdb';
 import type { BoundedCache } from '../../cache.ts';
+import { recordsRead } from '../../diagnostics.ts';
 import { StoreDamaged } from '../store.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
@@ -58,7 +60,10 @@ export class RecordReader {
   /** The sections of the record, valid until the next read. Undefined if there is none. */
   read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
-    if (stored !== undefined) return checkedSections(level, chunk, scope, stored);
+    if (stored !== undefined) {
+      recordsRead.publish(1);
+      return checkedSections(level, chunk, scope, stored);
+    }
     if (!this.#checksAbsence(level)) return undefined;
     const known = level === EXACT.id ? this.#known : undefined;
     const absence = chunk * SCOPES_MAX + scope;
