@@ -206,6 +206,17 @@ describe('403 WAF.9002', () => {
     for (const path of PATHS) expectError(await shipper.get(path), 403, 'WAF.9002', "missing role 'reader'");
   });
 
+  test('a trace for a user without the role admin', async () => {
+    const added = ['user', 'add', 'viewer', '--project', api.project, '--role', 'reader'];
+    const { password } = await sandbox.runJson<{ password: string }>(...added);
+    const viewer = await login(api.address, { ...installation, user: 'viewer', password });
+    const path = 'waf/event/attack/num?from=0&to=1';
+    expect((await viewer.get(path)).status).toBe(200);
+    expectError(await viewer.get(`${path}&trace=1`), 403, 'WAF.9002', "trace needs the role 'admin'");
+    const traced = await api.get(`${path}&trace=1`);
+    expect([traced.status, traced.headers['server-timing']]).toEqual([200, expect.stringMatching(/^total;/)]);
+  });
+
   test('a token for another project, existing or not', async () => {
     const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
     const [existing, unknown] = await Promise.all(

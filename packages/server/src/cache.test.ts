@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BoundedCache, VersionedCache } from './cache.ts';
+import { BoundedCache, CACHES, cacheShare, VersionedCache } from './cache.ts';
 
 test('beyond the number of entries, the least recently used one is evicted', () => {
   const cache = new BoundedCache<string, number>({ name: null, entriesMax: 2 });
@@ -49,4 +49,24 @@ test('a versioned cache drops all entries if the version differs', () => {
   expect(cache.get('a')).toBe(1);
   version = 2;
   expect(cache.get('a')).toBeUndefined();
+});
+
+test('a cache without any weight keeps nothing', () => {
+  const cache = new BoundedCache<string, number>({ name: null, entriesMax: 0, weightMax: 0 });
+  cache.set('a', 1);
+  expect([cache.get('a'), cache.size, cache.bytes]).toEqual([undefined, 0, 0]);
+});
+
+test('the large caches together use the memory of --cache, and no more', () => {
+  const share = (bytes: number) =>
+    (['chunks', 'points', 'responses', 'top_lists'] as const).reduce(
+      (sum, name) => sum + cacheShare(name, bytes),
+      0,
+    );
+  expect([share(67_108_864), share(0)]).toEqual([67_108_864, 0]);
+  expect(share(1_000_001)).toBeLessThanOrEqual(1_000_001);
+});
+
+test('the service has at most 15 caches', () => {
+  expect(Object.keys(CACHES).length).toBeLessThanOrEqual(15);
 });

@@ -1,22 +1,16 @@
 /** Caches: bounded, and invalidated by a change counter. */
 import { LRUCache } from 'lru-cache';
-import { cacheCreated } from './diagnostics.ts';
+import { cacheCreated, cacheUsed } from './diagnostics.ts';
 
-/** The caches that live as long as the process, and what is in them. */
+/** The caches of the service, and what is in them. Removing any of them changes no response. */
 export const CACHES = {
   chunks: 'decoded counts (embedded store)',
-  content_codings: 'parsed `Accept-Encoding` headers',
   host_lists: 'hosts of projects (embedded store)',
-  keystone: 'tokens, access keys and roles that Keystone has confirmed',
-  keystone_refusals: 'credentials that Keystone has refused',
-  login_failures: 'users and addresses with failed logins',
-  login_networks: 'networks of logins that are not stored yet',
+  keystone: 'tokens, access keys and roles that Keystone has confirmed or refused',
   parameters: 'parsed log patterns and time zones of pushes',
   points: 'points of timelines',
   projects: 'records of projects (embedded store)',
   queries: 'parsed parameters of repeated queries',
-  rate_limits: 'users with their rate of requests and changes',
-  reader_states: 'parts of records from earlier pushes',
   responses: 'responses to queries that were requested again',
   selections: 'hosts of repeated queries (embedded store)',
   source_names: 'names of sources',
@@ -27,11 +21,18 @@ export const CACHES = {
 
 type CacheName = keyof typeof CACHES;
 
+/** How the large caches share the memory of `--cache`. All others have fixed limits, of a few megabytes together. */
+const SHARES = { chunks: 0.25, points: 0.1875, responses: 0.1875, top_lists: 0.375 } as const;
+
+export function cacheShare(name: keyof typeof SHARES, cacheBytes: number): number {
+  return Math.floor(cacheBytes * SHARES[name]);
+}
+
 interface CacheLimits<K, V> {
-  /** The name in metrics; null for caches that do not live as long as the process. */
+  /** The name in metrics; null for state that is bounded like a cache, and for caches that do not live as long as the process. */
   name: CacheName | null;
   entriesMax: number;
-  /** The sum of `weight` over all entries, for example in bytes. */
+  /** The sum of `weight` over all entries, for example in bytes. 0: the cache is off. */
   weightMax?: number;
   weight?: (value: V, key: K) => number;
   /** How much memory a unit of weight takes, or an entry without weight, for metrics. Default: 1. */
@@ -69,10 +70,13 @@ export class BoundedCache<K extends {}, V extends {}> {
     const value = this.#entries?.get(key);
     if (value === undefined) this.misses++;
     else this.hits++;
+    if (cacheUsed.isWatched && this.name !== '')
+      cacheUsed.publish({ name: this.name, isHit: value !== undefined });
     return value;
   }
 
   set(key: K, value: V): void {
+    if (this.#limits.weightMax === 0) return;
     this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
     if (this.#entries.size > this.#limits.entriesMax) this.#entries.pop();

@@ -20,7 +20,7 @@ import {
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 import { parseDatabaseUrl } from './postgres/url.ts';
-import { TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
+import { CACHE_BYTES, TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
 
 /** What top lists keep of attacks. */
 export const TOP_LIST_OPTIONS = grouped('Top lists:', {
@@ -137,6 +137,12 @@ export const SERVER_OPTIONS = {
       'maximum body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
       integer(1_024, 1_099_511_627_776),
       { default: '1073741824' },
+    ),
+    cache: setting(
+      '--cache <bytes>',
+      'maximum memory of the large caches per worker; 0 turns them off',
+      integer(0, 1_099_511_627_776),
+      { default: String(CACHE_BYTES) },
     ),
     maxConnections: setting(
       '--max-connections <n>',

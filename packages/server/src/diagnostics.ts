@@ -1,4 +1,4 @@
-/** What parts of the service report to metrics. Diagnostics channels of Node.js cost nothing while nobody subscribes. */
+/** What parts of the service report to metrics and traces. Diagnostics channels of Node.js cost nothing while nobody subscribes. */
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
 
 class Signal<T> {
@@ -6,6 +6,11 @@ class Signal<T> {
 
   constructor(name: string) {
     this.#channel = channel(name);
+  }
+
+  /** Whether to collect what a message needs. */
+  get isWatched(): boolean {
+    return this.#channel.hasSubscribers;
   }
 
   publish(message: T): void {
@@ -49,3 +54,21 @@ export const queryAdmitted = new Signal<number>('wafstat:query.admitted');
 export const requestShed = new Signal<ShedReason>('wafstat:request.shed');
 /** The reason, as in the audit trail. */
 export const loginRefused = new Signal<string>('wafstat:login.refused');
+export const cacheUsed = new Signal<{ name: string; isHit: boolean }>('wafstat:cache.used');
+/** How many records of the embedded store, or rows of PostgreSQL, were read. */
+export const recordsRead = new Signal<number>('wafstat:records.read');
+export const stepDone = new Signal<{ name: string; ms: number }>('wafstat:step.done');
+
+/** Reports how long a step of a query takes. */
+export function timed<T>(name: string, action: () => T | Promise<T>): T | Promise<T> {
+  return stepDone.isWatched ? measured(name, action) : action();
+}
+
+async function measured<T>(name: string, action: () => T | Promise<T>): Promise<T> {
+  const startedAt = performance.now();
+  try {
+    return await action();
+  } finally {
+    stepDone.publish({ name, ms: performance.now() - startedAt });
+  }
+}

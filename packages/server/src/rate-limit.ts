@@ -8,7 +8,7 @@ export class RateLimit {
   readonly #refillMs: number;
   readonly #now: () => number;
   readonly #buckets = new BoundedCache<string, { left: number; at: number }>({
-    name: 'rate_limits',
+    name: null,
     entriesMax: KEYS_MAX,
     unitBytes: 200,
   });

@@ -52,7 +52,7 @@ export interface Installation {
 
 const RETRY_MS = 1_000;
 
-type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number; cache?: number };
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Location = StoreValues & FileSettings & { data?: string | undefined };
@@ -319,14 +319,15 @@ export async function openStore(
   file: string,
   { now, env }: CommandContext,
 ): Promise<Store> {
-  if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
+  const options = { topKeys: values.topKeys, cacheBytes: values.cache };
+  if (isEmbedded(values)) return lmdbStore(file, now, options);
   // Loaded on demand: most installations do not use it.
   const { postgresStore } = await import('../store/postgres/postgres.ts');
   const mayMigrate = values.postgresMigrate === 'auto';
-  return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
+  return postgresStore({ ...postgresOptions(values, env), mayMigrate, ...options }, now);
 }
 
-function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {
+function isEmbedded(values: StoreValues): values is { store: 'lmdb' } {
   return values.store === 'lmdb';
 }
 

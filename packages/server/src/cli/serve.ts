@@ -297,6 +297,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     now: io.now,
     catalog: { publicUrl: values.publicUrl ?? null, region: values.region },
     bodyBytesMax: values.bodyLimit,
+    cacheBytes: values.cache,
     rateLimit: values.rateLimit,
     basicReads: values.basicReads === 'on',
     limits: {

@@ -67,6 +67,8 @@ interface AppOptions {
   catalog: Catalog;
   /** The largest push with a token. Signed requests and all other calls have fixed limits. */
   bodyBytesMax: number;
+  /** How much memory all caches may use. */
+  cacheBytes?: number | undefined;
   /** Requests per second and user; 0 for no limit. */
   rateLimit: number;
   /** Whether reads accept access keys as HTTP Basic credentials. */
@@ -160,6 +162,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   app.decorateRequest('caller', null);
   app.decorateRequest('signedIn', null);
+  app.decorateRequest('isAdmin', false);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
   app.decorate('stopping', false);
@@ -224,7 +227,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
   };
   const admission = options.admission ?? new Admission();
-  mount(app, alsoForSessions([...statisticsRoutes(store, now, admission), ...inventoryRoutes(store)]));
+  const statistics = statisticsRoutes(store, now, admission, options.cacheBytes);
+  mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store)]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null));

@@ -196,7 +196,7 @@ function cached<T extends {}>(name: string, parse: (text: string) => T): (text: 
 }
 
 /** The first value is the default. */
-function parseOneOf<T extends string>(query: RawQuery, name: string, values: readonly [T, ...T[]]): T {
+export function parseOneOf<T extends string>(query: RawQuery, name: string, values: readonly [T, ...T[]]): T {
   const text = single(query, name);
   const value = text === undefined ? values[0] : values.find((candidate) => candidate === text);
   if (value === undefined) throw invalid(name, text ?? '', `must be one of ${values.join(', ')}`);

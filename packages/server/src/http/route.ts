@@ -37,6 +37,8 @@ declare module 'fastify' {
     caller: Caller | null;
     /** Set if the caller has authenticated with a session of the console. */
     signedIn: SignedIn | null;
+    /** Whether the caller has the role `admin` in the project of the path. */
+    isAdmin: boolean;
   }
 }
 

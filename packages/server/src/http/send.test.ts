@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createNegotiation } from './send.ts';
+import { contentCoding } from './send.ts';
 
 test.each([
   [undefined, undefined],
@@ -18,13 +18,5 @@ test.each([
   ['brotli, x-gzip', undefined],
   [`${'a,'.repeat(120_000)}gzip`, undefined],
 ])('Accept-Encoding: %s gives %s', (header, expected) => {
-  const negotiate = createNegotiation();
-  expect(negotiate(header)).toBe(expected);
-  expect(negotiate(header)).toBe(expected);
-});
-
-test('thousands of different headers give the same result as the first', () => {
-  const negotiate = createNegotiation();
-  for (let i = 0; i < 5_000; i++) expect(negotiate(`x${i}, gzip`)).toBe('gzip');
-  expect(negotiate('br;q=0')).toBeUndefined();
+  expect(contentCoding(header)).toBe(expected);
 });

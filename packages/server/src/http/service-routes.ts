@@ -6,7 +6,7 @@ import type { Store } from '../store/store.ts';
 import { isNotWritable } from './failures.ts';
 import { baseOf, type Catalog, versionsBody } from './keystone/keystone.ts';
 import { partialObject, type Route } from './route.ts';
-import { createSend, type Response } from './statistics/response-cache.ts';
+import { type Response, sendResponse } from './statistics/response-cache.ts';
 
 const STATUS = partialObject({ status: { type: 'string' } });
 const READINESS = partialObject({
@@ -25,7 +25,6 @@ export function serviceRoutes(
   catalog: Catalog,
   openapi: () => Promise<Response>,
 ): Route[] {
-  const send = createSend();
   return [
     {
       method: 'GET',
@@ -72,7 +71,7 @@ export function serviceRoutes(
       url: '/openapi.json',
       schema: { hide: true },
       async handler(request, reply) {
-        return send(request, reply, await openapi());
+        return sendResponse(request, reply, await openapi());
       },
     },
     {

@@ -21,7 +21,7 @@ export interface KnownNetworks {
 
 export function createKnownNetworks(store: IdentityStore, key: Buffer, now: () => number): KnownNetworks {
   const unwritten = new BoundedCache<string, true>({
-    name: 'login_networks',
+    name: null,
     entriesMax: UNWRITTEN_MAX,
     unitBytes: 200,
   });

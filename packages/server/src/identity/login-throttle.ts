@@ -67,7 +67,7 @@ export function createLoginThrottle(
   sleep: (ms: number) => Promise<void>,
 ) {
   const failures = new BoundedCache<string, { count: number; at: number; turn: number }>({
-    name: 'login_failures',
+    name: null,
     entriesMax: FAILURES_MAX,
     unitBytes: 200,
   });

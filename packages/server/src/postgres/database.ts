@@ -1,7 +1,9 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
+
 import { createHash, randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import { recordsRead } from '../diagnostics.ts';
 import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
@@ -187,6 +189,7 @@ export class Database {
         const name = values.length === 0 ? {} : { name: nameOf(text) };
         const limit = responseMs === undefined ? {} : { query_timeout: responseMs };
         const result = await client.query({ ...name, ...limit, text, values: [...values] });
+        recordsRead.publish(result.rows.length);
         return result.rows as R[];
       } catch (error) {
         if ((error as Error).message === READ_TIMEOUT) this.#responseTimeouts++;

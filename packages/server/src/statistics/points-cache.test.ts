@@ -182,6 +182,14 @@ describe('cached points', () => {
     }
   });
 
+  test('are always counted if caches may use no memory', async () => {
+    const { watchedStore, counted } = watched();
+    const cache = new PointsCache(watchedStore, 0);
+    const range = { project: 'off', hosts: undefined, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    for (let i = 0; i < 3; i++) await cache.count('timeline', range);
+    expect(counted).toEqual([1_441, 1_441, 1_441]);
+  });
+
   test.each([
     ['does not know versions', { version: async () => null }],
     ['has no fast versions', { hasFastVersions: undefined }],

@@ -2,12 +2,10 @@
  * Points of timelines as numbers: a cached prefix and a counted tail. A dashboard queries a range that ends now, so nearly
  * all points are those of its last query, unless late events change them.
  */
-import { BoundedCache } from '../cache.ts';
-import type { Selection, Store } from '../store/store.ts';
+import { BoundedCache, cacheShare } from '../cache.ts';
+import { CACHE_BYTES, type Selection, type Store } from '../store/store.ts';
 import { countPoints, DAY_MS, gridEdges, intervalOf, type Rows, type TimelineQuery } from './timeline.ts';
 
-/** About 700 timelines of a day by minute. */
-const BYTES_MAX = 16_777_216;
 /** The memory of the objects around the numbers of an entry. */
 const ENTRY_BYTES = 1_024;
 /** Fewer points are counted faster than cached ones are checked. */
@@ -60,16 +58,21 @@ interface Grid extends Selection {
 
 export class PointsCache {
   readonly #store: Store;
-  readonly #entries = new BoundedCache<string, Entry>({
-    name: 'points',
-    entriesMax: BYTES_MAX / ENTRY_BYTES,
-    weightMax: BYTES_MAX,
-    weight: ({ counts }, view) =>
-      ENTRY_BYTES + view.length + counts.reduce((sum, { byteLength }) => sum + byteLength, 0),
-  });
+  readonly #isOn: boolean;
+  /** By default, about 500 timelines of a day by minute. */
+  readonly #entries: BoundedCache<string, Entry>;
 
-  constructor(store: Store) {
+  constructor(store: Store, cacheBytes = CACHE_BYTES) {
+    const weightMax = cacheShare('points', cacheBytes);
     this.#store = store;
+    this.#isOn = store.hasFastVersions === true && weightMax > 0;
+    this.#entries = new BoundedCache({
+      name: 'points',
+      entriesMax: Math.ceil(weightMax / ENTRY_BYTES),
+      weightMax,
+      weight: ({ counts }, view) =>
+        ENTRY_BYTES + view.length + counts.reduce((sum, { byteLength }) => sum + byteLength, 0),
+    });
   }
 
   async count(rows: Rows, query: GridQuery): Promise<Points> {
@@ -77,7 +80,7 @@ export class PointsCache {
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
     const edges = gridEdges(from, to, offsetMs, intervalMs);
     if (edges.length === 0) return { edges, counts: [] };
-    if (edges.length <= POINTS_MIN || !this.#store.hasFastVersions)
+    if (edges.length <= POINTS_MIN || !this.#isOn)
       return { edges, counts: await countPoints(this.#store, rows, { project, hosts, edges }) };
     const firstIndex = (from + offsetMs) % intervalMs === 0 ? 0 : 1;
     const first = edges[firstIndex] ?? to;

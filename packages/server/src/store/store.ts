@@ -204,6 +204,12 @@ export interface AppendLimits {
 
 export type LimitOptions = { [K in keyof AppendLimits]?: number | undefined };
 
+/** The default of `--cache`, per worker. */
+export const CACHE_BYTES = 67_108_864;
+
+/** `cacheBytes`: how much memory all caches of the process may use (`--cache`). */
+export type StoreOptions = LimitOptions & { cacheBytes?: number | undefined };
+
 export function appendLimits(options: LimitOptions): AppendLimits {
   const { topKeys = TOP_KEYS_DEFAULT, requestsMax = FLAGGED_REQUESTS_MAX } = options;
   return { topKeys, requestsMax };

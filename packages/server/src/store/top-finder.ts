@@ -4,11 +4,12 @@
  * too many bytes: then the list covers a shorter range.
  */
 import { createHash } from 'node:crypto';
-import { BoundedCache } from '../cache.ts';
+import { BoundedCache, cacheShare } from '../cache.ts';
 import { Semaphore } from '../fair-queue.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { Slices } from './slices.ts';
 import {
+  CACHE_BYTES,
   HOUR_MS,
   QueryTooLarge,
   storedCategory,
@@ -46,7 +47,6 @@ interface Merged {
 }
 
 const BASES_MAX = 1_000;
-const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
 /** At most this many hours follow the base, which moves when they are complete. LMDB has change counters for as many hours. */
 const TAIL_HOURS = 2;
 /** A few seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in a project. */
@@ -60,12 +60,7 @@ export class TopFinder<State extends {}> {
     action: (snapshot: TopSnapshot<State>) => Promise<T>,
   ) => Promise<T>;
   readonly #bytesMax: number;
-  readonly #bases = new BoundedCache<string, Merged & { state: State }>({
-    name: 'top_lists',
-    entriesMax: BASES_MAX,
-    weightMax: BASE_BYTES_MAX,
-    weight: ({ merge }, name) => merge.bytes + name.length,
-  });
+  readonly #bases: BoundedCache<string, Merged & { state: State }>;
   /** By query without its limit. */
   readonly #running = new Map<string, Promise<unknown>>();
   readonly #merges = new Semaphore(MERGES_MAX);
@@ -73,9 +68,16 @@ export class TopFinder<State extends {}> {
   constructor(
     inSnapshot: <T>(query: TopQuery, action: (snapshot: TopSnapshot<State>) => Promise<T>) => Promise<T>,
     bytesMax = QUERY_BYTES_MAX,
+    cacheBytes = CACHE_BYTES,
   ) {
     this.#inSnapshot = inSnapshot;
     this.#bytesMax = bytesMax;
+    this.#bases = new BoundedCache({
+      name: 'top_lists',
+      entriesMax: BASES_MAX,
+      weightMax: cacheShare('top_lists', cacheBytes),
+      weight: ({ merge }, name) => merge.bytes + name.length,
+    });
   }
 
   async find(query: TopQuery): Promise<TopList> {

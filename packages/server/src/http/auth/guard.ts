@@ -143,8 +143,8 @@ async function checkRole(
       throw refused('the credentials are for another project than the one in the path');
   }
   const roles = await authenticator.rolesInProject(caller, projectId);
-  if (!roles.includes(allow) && !roles.includes('admin'))
-    throw refused(`missing role '${allow}' in this project`);
+  request.isAdmin = roles.includes('admin');
+  if (!roles.includes(allow) && !request.isAdmin) throw refused(`missing role '${allow}' in this project`);
 }
 
 async function tokenCaller(

@@ -6,7 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
-import { type ContentCoding, createNegotiation } from '../send.ts';
+import { type ContentCoding, contentCoding } from '../send.ts';
 import type { Admission } from '../statistics/admission.ts';
 import { hostRoutes } from './host-routes.ts';
 import { sessionRoutes } from './session-routes.ts';
@@ -98,7 +98,6 @@ function readPage(directory: string): StaticFile {
 
 /** The files are read once and served from memory, so that no other path can be requested. */
 export function fileRoutes(directory = DIRECTORY): Route[] {
-  const negotiate = createNegotiation();
   const page = readPage(directory);
   const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
   const files: (readonly [url: string, file: StaticFile])[] = PAGES.map((url) => [url, page]);
@@ -115,7 +114,7 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
     url,
     schema: { hide: true },
     async handler(request, reply) {
-      const coding = negotiate(request.headers['accept-encoding']);
+      const coding = contentCoding(request.headers['accept-encoding']);
       const bytes = coding && compressed.get(coding);
       reply.headers(SECURITY_HEADERS).headers({ 'Cache-Control': cache, Vary: 'Accept-Encoding' });
       if (bytes) reply.header('Content-Encoding', coding);

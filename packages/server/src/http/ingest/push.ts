@@ -48,7 +48,7 @@ export class PushCounter {
   readonly #slicer = new TimeSlicer();
   readonly #counting = new Semaphore(COUNTING_BYTES_MAX, PROJECT_COUNTING_BYTES_MAX);
   readonly #readerStates = new BoundedCache<string, string>({
-    name: 'reader_states',
+    name: null,
     entriesMax: CACHED_SOURCES_MAX,
     weightMax: READER_STATE_CHARACTERS_MAX,
     weight: (state) => state.length,

@@ -52,7 +52,12 @@ function toRoute(
       ...documentation,
       tags: ['statistics'],
       params: PROJECT_PATH,
-      querystring: partialObject({ ...RANGE_PARAMETERS, ...parameters, ...FILTER_PARAMETERS }),
+      querystring: partialObject({
+        ...RANGE_PARAMETERS,
+        ...parameters,
+        ...FILTER_PARAMETERS,
+        ...TRACE_PARAMETERS,
+      }),
       response: withErrors(...returns),
     },
     handler,
@@ -66,6 +71,13 @@ const RANGE_PARAMETERS = {
   }),
   recent: string('A range of local days up to now (`yesterday`: that day). Overrides `from` and `to`.', {
     enum: RECENT_NAMES,
+  }),
+};
+
+const TRACE_PARAMETERS = {
+  trace: integer('1: explain the query in the header `Server-Timing`. Requires the role `admin`.', {
+    enum: [0, 1],
+    default: 0,
   }),
 };
 

@@ -26,12 +26,11 @@ import {
   string,
   withErrors,
 } from '../route.ts';
-import { contentResponse, createSend, type Response } from './response-cache.ts';
+import { contentResponse, type Response, sendResponse } from './response-cache.ts';
 
 const PROJECT = '/v1/:project_id';
 
 export function inventoryRoutes(store: Store): Route[] {
-  const sendResponse = createSend();
   const send =
     (respond: (...[request]: Parameters<Route['handler']>) => Promise<Response>): Route['handler'] =>
     async (request, reply) =>

@@ -1,4 +1,5 @@
 /** The overview calls, which the SDKs and Terraform providers of the API family use. */
+import { timed } from '../../diagnostics.ts';
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   attackActions,
@@ -35,8 +36,9 @@ export function overviewCalls(
   { cached, uncached }: QueryHandlers,
   points: PointsCache,
 ): Call[] {
+  const count = (rows: Rows, query: GridQuery) => timed('count', () => points.count(rows, query));
   const json = async (rows: Rows, query: GridQuery) =>
-    seriesJson(await points.count(rows, query), rows === 'categories' ? CATEGORY_TEXTS : GROUP_TEXTS);
+    seriesJson(await count(rows, query), rows === 'categories' ? CATEGORY_TEXTS : GROUP_TEXTS);
   return [
     {
       path: 'overviews/statistics',
@@ -76,9 +78,7 @@ export function overviewCalls(
         keyedTimelines(GROUPS, 'Requests or attacks per second in the point.'),
       ],
       handler: cached(parseQpsQuery, async ({ isPeak, ...query }) =>
-        isPeak
-          ? json('peaks', query)
-          : seriesJson(averagesOf(await points.count('groups', query)), GROUP_TEXTS),
+        isPeak ? json('peaks', query) : seriesJson(averagesOf(await count('groups', query)), GROUP_TEXTS),
       ),
     },
     {

@@ -1,11 +1,19 @@
-/** What all statistics queries share: admission, response cache, conditional requests and compression. */
+/** What all statistics queries share: admission, response cache, conditional requests, compression and traces. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { timed } from '../../diagnostics.ts';
 import type { Range } from '../../statistics/range.ts';
 import type { Store } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
-import { contentResponse, createSend, ResponseCache, rangeResponse } from './response-cache.ts';
+import {
+  contentResponse,
+  type Response,
+  ResponseCache,
+  rangeResponse,
+  sendResponse,
+} from './response-cache.ts';
+import { type Trace, traceOf } from './trace.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
@@ -28,15 +36,37 @@ export interface QueryHandlers {
   ): Handler;
 }
 
-export function createQueryHandlers(store: Store, admission: Admission, now: () => number): QueryHandlers {
-  const cache = new ResponseCache();
-  const send = createSend();
+export function createQueryHandlers(
+  store: Store,
+  admission: Admission,
+  now: () => number,
+  cacheBytes: number,
+): QueryHandlers {
+  const cache = new ResponseCache(cacheBytes);
   const parsers = new UrlParsers();
 
   /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */
-  function admit<T>(request: FastifyRequest, compute: () => Promise<T>): Promise<T> {
-    return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, compute);
+  function admit<T>(
+    request: FastifyRequest,
+    compute: () => Promise<T>,
+    trace: Trace | undefined,
+  ): Promise<T> {
+    const query = trace ? trace.queued(compute) : compute;
+    return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, query);
   }
+
+  const handlerOf =
+    (find: (request: FastifyRequest, trace: Trace | undefined) => Promise<Response>): Handler =>
+    async (request, reply) => {
+      const trace = traceOf(request);
+      if (trace === undefined) return sendResponse(request, reply, await find(request, trace));
+      try {
+        await trace.run(async () => sendResponse(request, reply, await find(request, trace), trace));
+        request.log.debug({ reqId: request.id, trace }, 'query');
+      } finally {
+        trace.end();
+      }
+    };
 
   /** Reads the query of a request. */
   function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen | undefined) {
@@ -53,8 +83,8 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
       async function respond(request: FastifyRequest) {
         const { query, isRecent } = read(request);
         // Read before the counts: if they change in between, the response only looks older than it is.
-        const version = await store.version(query);
-        const content = await compute(query);
+        const version = await timed('version', () => store.version(query));
+        const content = await timed('compute', () => compute(query));
         // Tomorrow, `today` is another range, which may have the same version.
         if (isRecent) return contentResponse(content);
         const response = rangeResponse(query, version, content);
@@ -62,22 +92,25 @@ export function createQueryHandlers(store: Store, admission: Admission, now: () 
         return response;
       }
 
-      return async (request, reply) => {
+      return handlerOf(async (request, trace) => {
         const known = cache.get(request);
         const isCurrent = known && known.version === (await store.version(known));
-        const response = isCurrent ? known : await admit(request, () => respond(request));
-        return send(request, reply, response);
-      };
+        return isCurrent ? known : admit(request, () => respond(request), trace);
+      });
     },
 
     uncached(parse, compute, widen) {
       const read = createReader(parse, widen);
-      return async (request, reply) => {
-        const response = await admit(request, async () =>
-          contentResponse(await compute(read(request).query)),
-        );
-        return send(request, reply, response);
-      };
+      return handlerOf((request, trace) =>
+        admit(
+          request,
+          async () => {
+            const { query } = read(request);
+            return contentResponse(await timed('compute', () => compute(query)));
+          },
+          trace,
+        ),
+      );
     },
   };
 }

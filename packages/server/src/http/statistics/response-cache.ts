@@ -1,12 +1,12 @@
 /** Response cache of the statistics queries: ETag per data version, compression, reuse of repeated queries. */
 import { hash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { BoundedCache } from '../../cache.ts';
+import { BoundedCache, cacheShare } from '../../cache.ts';
+import { timed } from '../../diagnostics.ts';
 import type { Range } from '../../statistics/range.ts';
-import { COMPRESS, type ContentCoding, createNegotiation, sendBytes } from '../send.ts';
+import { COMPRESS, type ContentCoding, contentCoding, sendBytes } from '../send.ts';
+import type { Trace } from './trace.ts';
 
-/** About 120 timelines of a day by minute, with room for their compressed forms. */
-const CACHED_BYTES_MAX = 16_777_216;
 /** The memory of the objects around the bytes of a response. */
 const RESPONSE_BYTES = 1_024;
 /** Remembers most URLs for half a minute if 1,000 new ones arrive per second. */
@@ -57,19 +57,25 @@ function toBytes(content: object): Buffer {
 }
 
 export class ResponseCache {
-  readonly #responses = new BoundedCache<string, RangeResponse>({
-    name: 'responses',
-    entriesMax: CACHED_BYTES_MAX / RESPONSE_BYTES,
-    weightMax: CACHED_BYTES_MAX,
-    // Both compressed forms are far smaller than the bytes.
-    weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
-  });
+  /** By default, about 90 timelines of a day by minute, with room for their compressed forms. */
+  readonly #responses: BoundedCache<string, RangeResponse>;
 
   /**
    * Hashes of URLs that were requested. Most ranges end now and are never requested again: keeping every response would
    * double its processor time. Collisions of hashes do no harm.
    */
   readonly #requested = new Uint32Array(REQUESTED_HASHES);
+
+  constructor(cacheBytes: number) {
+    const weightMax = cacheShare('responses', cacheBytes);
+    this.#responses = new BoundedCache({
+      name: 'responses',
+      entriesMax: Math.ceil(weightMax / RESPONSE_BYTES),
+      weightMax,
+      // Both compressed forms are far smaller than the bytes.
+      weight: ({ body }, url) => RESPONSE_BYTES + url.length + body.length * 1.5,
+    });
+  }
 
   /** The response to a request for the same URL. It is current if the version of its range is the same. */
   get(request: FastifyRequest): RangeResponse | undefined {
@@ -113,29 +119,26 @@ function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';
 }
 
-export function createSend(): (
-  request: FastifyRequest,
+/** A 304 if the client has the response. The compressed form is kept with it. */
+export async function sendResponse(
+  { headers }: FastifyRequest,
   reply: FastifyReply,
-  response: Response,
-) => void | Promise<void> {
-  const negotiate = createNegotiation();
+  { etag, body, compressed }: Response,
+  trace?: Trace,
+): Promise<void> {
+  const known = headers['if-none-match'];
+  if (etag !== null && known !== undefined && isListed(etag, known)) {
+    return sendBytes(reply, 304, [...cacheHeaders(etag), ...timingOf(trace)]);
+  }
+  const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
+  const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
+  if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
+  compressed[coding] ??= await timed('compress', () => COMPRESS[coding](body));
+  sendBytes(reply, 200, [...sent, 'Content-Encoding', coding, ...timingOf(trace)], compressed[coding]);
+}
 
-  return ({ headers }, reply, { etag, body, compressed }) => {
-    const known = headers['if-none-match'];
-    if (etag !== null && known !== undefined && isListed(etag, known)) {
-      return sendBytes(reply, 304, cacheHeaders(etag));
-    }
-    const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
-    const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : negotiate(headers['accept-encoding']);
-    if (coding === undefined) return sendBytes(reply, 200, sent, body);
-    sent.push('Content-Encoding', coding);
-    const ready = compressed[coding];
-    if (ready !== undefined) return sendBytes(reply, 200, sent, ready);
-    return COMPRESS[coding](body).then((bytes) => {
-      compressed[coding] = bytes;
-      sendBytes(reply, 200, sent, bytes);
-    });
-  };
+function timingOf(trace: Trace | undefined): string[] {
+  return trace?.isRequested ? ['Server-Timing', trace.serverTiming] : [];
 }
 
 /** The weak comparison of HTTP: with or without `W/`. */

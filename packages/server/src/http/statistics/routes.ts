@@ -1,8 +1,9 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
+import { timed } from '../../diagnostics.ts';
 import { CATEGORIES } from '../../event.ts';
 import { attacksByCategory, attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
 import { PointsCache } from '../../statistics/points-cache.ts';
-import type { Store } from '../../store/store.ts';
+import { CACHE_BYTES, type Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
@@ -12,9 +13,14 @@ import { createQueryHandlers } from './query-handler.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
-export function statisticsRoutes(store: Store, now: () => number, admission = new Admission()): Route[] {
-  const { cached, uncached } = createQueryHandlers(store, admission, now);
-  const points = new PointsCache(store);
+export function statisticsRoutes(
+  store: Store,
+  now: () => number,
+  admission = new Admission(),
+  cacheBytes = CACHE_BYTES,
+): Route[] {
+  const { cached, uncached } = createQueryHandlers(store, admission, now, cacheBytes);
+  const points = new PointsCache(store, cacheBytes);
   const calls: Call[] = [
     {
       path: 'event/timeline',
@@ -23,7 +29,7 @@ export function statisticsRoutes(store: Store, now: () => number, admission = ne
       parameters: { timezone: TIMEZONE_PARAMETER },
       returns: ['Both series.', object({ requests: POINTS, attacks: POINTS })],
       handler: cached(parseTimelineQuery, async (query) =>
-        seriesJson(await points.count('timeline', query), TIMELINE_TEXTS),
+        seriesJson(await timed('count', () => points.count('timeline', query)), TIMELINE_TEXTS),
       ),
     },
     {

@@ -20,7 +20,7 @@ export class LookupCache<T extends {}> {
     unitBytes: 1_024,
   });
   readonly #notFound = new BoundedCache<string, Entry<null>>({
-    name: 'keystone_refusals',
+    name: 'keystone',
     entriesMax: NOT_FOUND_MAX,
     unitBytes: 256,
   });

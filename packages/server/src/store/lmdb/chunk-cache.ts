@@ -20,8 +20,6 @@ interface DecodedChunk {
   rangeBytes: number;
 }
 
-/** 16 MB: enough for timelines of the last day of 1,450 hosts, or of the last month of 2,880, with counts of 16 bits. */
-const BYTES_MAX = 16_777_216;
 const CHUNKS_MAX = 10_000;
 /** The share of the limit for the ranges of one chunk and kind of query: 430 ranges of a thousand hosts. */
 const RANGES_SHARE = 1 / 16;
@@ -38,11 +36,14 @@ const CELLS_END = 1_024;
 type Kind = RowsName | `${RowsName}ByHost` | 'peaks';
 const KINDS: readonly string[] = Object.keys(ROWS).flatMap((rows) => [rows, `${rows}ByHost`]);
 
-/** All kinds of queries share the limit. */
+/**
+ * All kinds of queries share the limit. The default of 16 MB is enough for timelines of the last day of 1,450 hosts, or of
+ * the last month of 2,880, with counts of 16 bits.
+ */
 export class SharedChunks extends BoundedCache<number, DecodedChunk> {
   readonly rangeBytesMax: number;
 
-  constructor(bytesMax = BYTES_MAX) {
+  constructor(bytesMax: number) {
     super({
       name: 'chunks',
       entriesMax: CHUNKS_MAX,

@@ -1,12 +1,11 @@
 /** The read side: counts by row and point, and the version of a time range. */
-
-import { BoundedCache, VersionedCache } from '../../cache.ts';
+import { BoundedCache, cacheShare, VersionedCache } from '../../cache.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import { accumulate } from '../cells.ts';
 import { type ChunkPlan, clip, type Level, planChunks } from '../plan.ts';
 import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { type AnyCounts, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
+import { type AnyCounts, CACHE_BYTES, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
 import { ALL_CELLS, CHUNKS_PER_LEVEL, ChunkCache, partKey, SharedChunks } from './chunk-cache.ts';
 import {
   accumulateList,
@@ -52,13 +51,13 @@ const SELECTIONS_MAX = 10_000;
 
 export type Lookups = ReturnType<typeof createLookups>;
 
-export function createLookups(schema: Schema) {
+export function createLookups(schema: Schema, cacheBytes = CACHE_BYTES) {
   return {
     changes: new ChangeCounter(
       () => allChanges(schema),
       () => schema.root.resetReadTxn(),
     ),
-    chunks: new SharedChunks(),
+    chunks: new SharedChunks(cacheShare('chunks', cacheBytes)),
     ...createSelector(schema),
     findProject: createProjectLookup(schema),
   };

@@ -13,13 +13,13 @@ import {
   type CountQuery,
   type Counts,
   compareFollowed,
-  type LimitOptions,
   NO_SOURCE,
   type ProjectSources,
   type Source,
   type Store,
   StoreDamaged,
   StoreNotWritable,
+  type StoreOptions,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
@@ -56,14 +56,14 @@ interface ProjectGroup {
 /** Lighter groups, in microseconds of work, are computed in the transaction itself. */
 const PREPARED_WEIGHT_MIN = 5_000;
 
-export function lmdbStore(path: string, now: () => number = Date.now, options: LimitOptions = {}): Store {
+export function lmdbStore(path: string, now: () => number = Date.now, options: StoreOptions = {}): Store {
   const limits = appendLimits(options);
   const schema = openSchema(path);
-  const lookups = createLookups(schema);
+  const lookups = createLookups(schema, options.cacheBytes);
   const hostLists = createHostLists(schema, lookups);
   const count = createCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
-  const findTop = createTopFinder(schema, lookups);
+  const findTop = createTopFinder(schema, lookups, undefined, options.cacheBytes);
   const { changes } = lookups;
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();

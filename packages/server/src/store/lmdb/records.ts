@@ -1,6 +1,7 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
 
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { recordsRead } from '../../diagnostics.ts';
 import type { Level } from '../plan.ts';
 import { StoreDamaged } from '../store.ts';
 import {
@@ -51,7 +52,10 @@ export class RecordReader {
   /** The sections of the record, valid until the next read. Undefined if there is none. */
   read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
-    if (stored !== undefined) return checkedSections(level, chunk, scope, stored);
+    if (stored !== undefined) {
+      recordsRead.publish(1);
+      return checkedSections(level, chunk, scope, stored);
+    }
     if (this.#checksAbsence(level)) this.checkAbsence(level, chunk, scope);
     return undefined;
   }

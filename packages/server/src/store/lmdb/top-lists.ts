@@ -203,15 +203,20 @@ export function createTopFinder(
   schema: Schema,
   { findProject }: Lookups,
   bytesMax?: number,
+  cacheBytes?: number,
 ): (query: TopQuery) => Promise<TopList> {
-  const finder = new TopFinder<ListsState>(async (query, action) => {
-    const read = { transaction: schema.root.useReadTransaction() };
-    try {
-      return await action(openSnapshot(query, read));
-    } finally {
-      read.transaction.done();
-    }
-  }, bytesMax);
+  const finder = new TopFinder<ListsState>(
+    async (query, action) => {
+      const read = { transaction: schema.root.useReadTransaction() };
+      try {
+        return await action(openSnapshot(query, read));
+      } finally {
+        read.transaction.done();
+      }
+    },
+    bytesMax,
+    cacheBytes,
+  );
   return (query) => finder.find(query);
 
   function openSnapshot(query: TopQuery, read: ReadOptions): TopSnapshot<ListsState> {

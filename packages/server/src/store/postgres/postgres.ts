@@ -8,9 +8,9 @@ import {
   appendLimits,
   type CountQuery,
   type Counts,
-  type LimitOptions,
   type Store,
   StoreNotWritable,
+  type StoreOptions,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
@@ -34,7 +34,7 @@ const WRITE_CHECK_BYTES = 65_536;
 const FAILED_PROJECTS_MAX = 1_000;
 const DISTRIBUTE_MS_MAX = 7 * 86_400_000;
 
-interface PostgresOptions extends DatabaseOptions, LimitOptions {
+interface PostgresOptions extends DatabaseOptions, StoreOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
 }
@@ -103,7 +103,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   return {
     ...records,
-    ...topListMethods(database, available),
+    ...topListMethods(database, available, undefined, options.cacheBytes),
 
     append: (batch) => available(() => commits.append(batch)),
 

@@ -24,6 +24,7 @@ export function topListMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
   queryBytesMax?: number,
+  cacheBytes?: number,
 ): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteDetails'> {
   const finder = new TopFinder<string>(
     (query, action) =>
@@ -32,6 +33,7 @@ export function topListMethods(
         'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
       ),
     queryBytesMax,
+    cacheBytes,
   );
   return {
     top: (query) => available(() => finder.find(query)),
