@@ -16,7 +16,6 @@ import {
   type Generations,
   NO_REQUESTS,
   type RequestRecord,
-  weighRequests,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { KnownMerges } from '../known-merges.ts';
@@ -25,7 +24,6 @@ import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
 import type { Appended, AppendLimits, Batch, BatchLink, BatchRecord, FollowedPath } from '../store.ts';
-import { weighTopLists } from '../top-records.ts';
 import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
@@ -211,22 +209,6 @@ export function appendGroup(
   finish(group.counts.merge(schema, put));
   finish(group.lists.merge(schema, topKeys, (hour, scope, list) => putRecord(schema, hour, scope, list)));
   return results;
-}
-
-/** The cost of writing a record, relative to adding an event to it. */
-const RECORD_WEIGHT = 24;
-
-/** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
-export function weighBatch({ events }: Batch): number {
-  const minutes = new Map<string | null, number>();
-  let records = 0;
-  for (const { time, hostId } of events) {
-    const minute = Math.floor(time / EXACT.cellsPerChunk);
-    if (minutes.get(hostId) === minute) continue;
-    minutes.set(hostId, minute);
-    records++;
-  }
-  return events.length + RECORD_WEIGHT * records + weighTopLists(events) + weighRequests(events);
 }
 
 /** Returns the number of each source by name. */
