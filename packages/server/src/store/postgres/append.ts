@@ -132,10 +132,13 @@ function* sumGroup(
   known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
   const topLists = new TopAdditions();
+  const hosts = new Set<string>();
   const packed = new Map<number, Map<string, number[]>>();
   for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
     const some = events.slice(i, i + ITEMS_PER_STEP);
     for (const event of some) {
+      // Also of an event that counts nothing: the result says whether its host is known.
+      if (event.hostId !== null) hosts.add(event.hostId);
       packEvent(event, (minute, cell) => {
         const cellsByHost = packed.get(minute) ?? new Map<string, number[]>();
         packed.set(minute, cellsByHost);
@@ -148,7 +151,6 @@ function* sumGroup(
     addTopAdditions(topLists, some, known);
     yield;
   }
-  const hosts = new Set<string>();
   const minutes = new Map<number, Map<string, Additions>>();
   const sums: RollupSums = new Map();
   let items = 0;
@@ -160,7 +162,6 @@ function* sumGroup(
       additionsByHost.set(host, additions);
       const totals = seriesTotals(additions);
       if (host !== WHOLE_PROJECT) {
-        hosts.add(host);
         addToRollups(sums, minute, host, totals);
       }
       addToRollups(sums, minute, WHOLE_PROJECT, totals);
