@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import type { Event } from '../event.ts';
 import { countedEvents, FlaggedRequests, NO_REQUESTS } from './flagged-requests.ts';
-import { weighBatch } from './lmdb/append.ts';
+import { weighBatch } from './group-commit.ts';
 import { lmdbStore } from './lmdb/lmdb.ts';
 import { openSchema } from './lmdb/schema.ts';
 import { memoryStore } from './memory.ts';

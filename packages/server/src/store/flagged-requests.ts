@@ -8,16 +8,6 @@ import type { Batch } from './store.ts';
 /** Per project, so that one key for pushes cannot fill the disk with many sources. The older half is forgotten at once. */
 export const FLAGGED_REQUESTS_MAX = 500_000;
 
-/** The cost of a flagged request in a store, roughly in microseconds. */
-const REQUEST_WEIGHT = 25;
-
-/** The cost of the flagged requests of a batch, roughly in microseconds. */
-export function weighRequests(events: readonly Event[]): number {
-  let requests = 0;
-  for (const { flagged } of events) if (flagged !== undefined) requests++;
-  return REQUEST_WEIGHT * requests;
-}
-
 /** Records of one request are at most this far apart, by the time in the log: some servers and clients reuse IDs. */
 const SAME_MS_MAX = 300_000;
 

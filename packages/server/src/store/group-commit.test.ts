@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { GroupCommit } from './group-commit.ts';
+import type { Event } from '../event.ts';
+import { GroupCommit, weighBatch } from './group-commit.ts';
 
 class Unavailable extends Error {}
 
@@ -64,4 +65,19 @@ test('an error that concerns all items rejects the waiting ones at once, and lat
   const later = group.add('d');
   await complete();
   expect(await later).toBe('D');
+});
+
+test('the weight of a batch counts the records of hosts and hours, which a flood makes large', () => {
+  const at = (hostId: string, time: number): Event => {
+    const details = { source: '10.0.0.1' };
+    return { time, hostId, request: true, attack: 'xss', count: 1, details };
+  };
+  const weigh = (events: Event[]) => weighBatch({ events });
+  const alone = weigh([at('a', 0)]);
+  const many = Array.from({ length: 100 }, (_, i) => at('a', i));
+  expect(weigh(many)).toBeLessThan(2 * alone);
+  expect(weigh(many.map((event, i) => ({ ...event, hostId: `${i}` })))).toBe(100 * alone);
+  expect(weigh([at('a', 0), at('b', 0), at('a', 3_600_000)])).toBe(3 * alone);
+  // Without details, only the event and the counts of its minute.
+  expect(weigh([{ time: 0, hostId: 'a', request: true, attack: 'xss', count: 1 }])).toBe(25);
 });

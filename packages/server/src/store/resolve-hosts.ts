@@ -2,6 +2,9 @@
 import { Slices } from './slices.ts';
 import type { HostnamesToResolve } from './store.ts';
 
+/** Names that are looked up in one turn of the event loop: a few milliseconds. */
+export const NAMES_PER_TURN = 5_000;
+
 /** The registered names of a project. */
 export interface Hostnames {
   /** The number of hosts. */
@@ -33,7 +36,7 @@ export async function resolveHosts(
     room ??= limit - hosts;
     const newNames = new Set<string>();
     for (const [i, hostname] of hostnames.entries()) {
-      if (slices.isOver()) await slices.next();
+      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await slices.next();
       const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
       ids[i] = id;
       const isNew = id === null && !registered.has(hostname);

@@ -1,19 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
-import { CATEGORIES, type Event } from '../event.ts';
+import { CATEGORIES } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { finish } from './slices.ts';
 import { TOP_LISTS, type TopList, type TopListName } from './store.ts';
 import { hostPrefix, TopMerge } from './top-lists.ts';
-import {
-  addToRecords,
-  decodeRecord,
-  selectOwn,
-  selectSummaries,
-  TopAdditions,
-  weighTopLists,
-} from './top-records.ts';
+import { addToRecords, decodeRecord, selectOwn, selectSummaries, TopAdditions } from './top-records.ts';
 
 const HOSTS = [null, 'host-a', 'host-b', 'host-c'];
 
@@ -164,17 +157,4 @@ test.each([1, 3, 50])('a flood on %i hosts neither hides the top attacker nor gr
     expect((items[0]?.count ?? 0) + (items[0]?.error ?? 0)).toBeGreaterThanOrEqual(count);
     expect(error).toBeLessThanOrEqual(attacks / (keysMax + 1));
   }
-});
-
-test('the weight of a batch counts the records of hosts and hours, which a flood makes large', () => {
-  const at = (hostId: string, time: number): Event => {
-    const details = { source: '10.0.0.1' };
-    return { time, hostId, request: true, attack: 'xss', count: 1, details };
-  };
-  const alone = weighTopLists([at('a', 0)]);
-  const many = Array.from({ length: 100 }, (_, i) => at('a', i));
-  expect(weighTopLists(many)).toBeLessThan(2 * alone);
-  expect(weighTopLists(many.map((event, i) => ({ ...event, hostId: `${i}` })))).toBe(100 * alone);
-  expect(weighTopLists([at('a', 0), at('b', 0), at('a', 3_600_000)])).toBe(3 * alone);
-  expect(weighTopLists([{ time: 0, hostId: 'a', request: true, attack: 'xss', count: 1 }])).toBe(0);
 });

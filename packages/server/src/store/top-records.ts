@@ -8,7 +8,7 @@
  *   section = list length summary
  */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
-import type { AttackDetails, Event } from '../event.ts';
+import type { AttackDetails } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
 import type { KnownMerges } from './known-merges.ts';
 import { WITHOUT_HOST } from './minutes.ts';
@@ -170,26 +170,6 @@ export class TopAdditions {
     }
     return lists;
   }
-}
-
-/** The cost of decoding and writing a host's own record during a flood, in microseconds. */
-const RECORD_WEIGHT = 1_000;
-/** The cost of adding an attack. */
-const ATTACK_WEIGHT = 5;
-
-/** The cost of a batch in top lists, roughly in microseconds. Exact if the attacks of each host are sorted by time. */
-export function weighTopLists(events: readonly Event[]): number {
-  const hours = new Map<string | null, number>();
-  let [records, attacks] = [0, 0];
-  for (const { time, hostId, details } of events) {
-    if (details === undefined) continue;
-    attacks++;
-    const hour = Math.floor(time / HOUR_MS);
-    if (hours.get(hostId) === hour) continue;
-    hours.set(hostId, hour);
-    records++;
-  }
-  return RECORD_WEIGHT * records + ATTACK_WEIGHT * attacks;
 }
 
 export interface ChangedRecord {

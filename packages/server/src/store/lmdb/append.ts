@@ -1,21 +1,7 @@
 /** The write side: one group of batches in one transaction. */
-
-import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import type { Event } from '../../event.ts';
 import { fromLinkRecord, isStart, startWith, toLinkRecord } from '../batches.ts';
-import {
-  type Additions,
-  additionsOf,
-  cellCode,
-  FIRST_BLOCKED,
-  FIRST_CATEGORY,
-  FIRST_PEAK,
-  MinutePeaks,
-  mergeCells,
-  packCell,
-  REQUESTS,
-  seriesTotals,
-  sumCells,
-} from '../cells.ts';
+import { type Additions, additionsOf, MinutePeaks, mergeCells, seriesTotals, sumCells } from '../cells.ts';
 import {
   type BatchDecision,
   type CountedBatch,
@@ -30,24 +16,15 @@ import {
   type Generations,
   NO_REQUESTS,
   type RequestRecord,
-  weighRequests,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
 import { KnownMerges } from '../known-merges.ts';
+import { addToLevel, packEvent } from '../minutes.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
-import {
-  type Appended,
-  type AppendLimits,
-  type Batch,
-  type BatchLink,
-  type BatchRecord,
-  type FollowedPath,
-  storedCategory,
-} from '../store.ts';
-import { weighTopLists } from '../top-records.ts';
+import type { Appended, AppendLimits, Batch, BatchLink, BatchRecord, FollowedPath } from '../store.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
@@ -236,22 +213,6 @@ export function appendGroup(
   return results;
 }
 
-/** The cost of writing a record, relative to adding an event to it. */
-const RECORD_WEIGHT = 24;
-
-/** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
-export function weighBatch({ events }: Batch): number {
-  const minutes = new Map<string | null, number>();
-  let records = 0;
-  for (const { time, hostId } of events) {
-    const minute = Math.floor(time / EXACT.cellsPerChunk);
-    if (minutes.get(hostId) === minute) continue;
-    minutes.set(hostId, minute);
-    records++;
-  }
-  return events.length + RECORD_WEIGHT * records + weighTopLists(events) + weighRequests(events);
-}
-
 /** Returns the number of each source by name. */
 function putSources(
   schema: Schema,
@@ -436,24 +397,10 @@ class GroupCounts {
   }
 
   add(event: Event, project: number, host: number | null): void {
-    if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX))
-      throw new Error(`an event has the count ${event.count}`);
-    const minute = Math.floor(event.time / EXACT.cellsPerChunk);
-    const cell = event.time - minute * EXACT.cellsPerChunk;
-    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count);
-    if (event.attack !== null) {
-      const category = storedCategory(event.attack);
-      const add = (series: number) =>
-        this.#addCell(minute, project, host, cellCode(series + category, cell), event.count);
-      add(FIRST_CATEGORY);
-      if (event.details?.blocked === true) add(FIRST_BLOCKED);
-    }
-  }
-
-  #addCell(minute: number, project: number, host: number | null, code: number, count: number): void {
-    const packed = packCell(code, count);
-    this.#list(minute * SCOPES_MAX + project).push(packed);
-    if (host !== null) this.#list(minute * SCOPES_MAX + host).push(packed);
+    packEvent(event, (minute, packed) => {
+      this.#list(minute * SCOPES_MAX + project).push(packed);
+      if (host !== null) this.#list(minute * SCOPES_MAX + host).push(packed);
+    });
   }
 
   #list(key: number): number[] {
@@ -517,7 +464,14 @@ function addToCounters(
   cells: readonly [series: number, count: number][],
 ): void {
   if (cells.length === 0) return;
-  for (const { level, records } of counters) addToLevel(level, records, minute, scope, cells);
+  for (const { level, records } of counters) {
+    addToLevel(level, minute, cells, (chunk) => {
+      const key = chunk * SCOPES_MAX + scope;
+      const known = records.get(key) ?? new Map<number, number>();
+      records.set(key, known);
+      return known;
+    });
+  }
 }
 
 /** In key order within each level. */
@@ -536,23 +490,4 @@ function* counterRecords(counters: Counters): Generator<void, RecordAdditions[]>
     }
   }
   return additions;
-}
-
-function addToLevel(
-  level: Level,
-  records: Map<number, Map<number, number>>,
-  minute: number,
-  scope: number,
-  totals: readonly [series: number, count: number][],
-): void {
-  const cell = Math.floor((minute * EXACT.cellsPerChunk) / level.cellMs);
-  const chunk = Math.floor(cell / level.cellsPerChunk);
-  const key = chunk * SCOPES_MAX + scope;
-  const cells = records.get(key) ?? new Map<number, number>();
-  records.set(key, cells);
-  for (const [series, total] of totals) {
-    const code = cellCode(series, cell - chunk * level.cellsPerChunk);
-    const known = cells.get(code) ?? 0;
-    cells.set(code, series >= FIRST_PEAK ? Math.max(known, total) : known + total);
-  }
 }

@@ -1,6 +1,6 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { deletedHostId, freeHostId } from '../ids.ts';
-import type { Hostnames, NewHosts } from '../resolve-hosts.ts';
+import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
@@ -16,9 +16,6 @@ import {
 /** How many new names one transaction registers, in 20 ms. Only a batch of a flood or a large import has more. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
 
-/** A few milliseconds. */
-const NAMES_PER_READ = 5_000;
-
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
 export async function readHostnames(
   { projects, hostnames }: Schema,
@@ -30,7 +27,7 @@ export async function readHostnames(
   const ids = new Map<string, string>();
   let after: [number, string] | [number] = [scope];
   for (;;) {
-    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_READ });
+    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_TURN });
     let read = 0;
     for (const { key, value } of range) {
       ids.set(key[1], value);
@@ -38,7 +35,7 @@ export async function readHostnames(
       read++;
     }
     // The last name of a part is the first of the next.
-    if (read < NAMES_PER_READ) return { hosts, find: (hostname) => ids.get(hostname) };
+    if (read < NAMES_PER_TURN) return { hosts, find: (hostname) => ids.get(hostname) };
     await slices.next();
   }
 }

@@ -2,7 +2,7 @@
 import { dirname } from 'node:path';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
-import { GroupCommit, ProjectCommits } from '../group-commit.ts';
+import { GroupCommit, ProjectCommits, weighBatch } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
 import { groupSources } from '../sources.ts';
@@ -22,7 +22,7 @@ import {
   type StoreOptions,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed, weighBatch } from './append.ts';
+import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from './append.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostLists } from './host-lists.ts';
@@ -109,7 +109,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     const prepared = await track(new Slices().run(prepareGroup(schema, batches, now(), limits)));
     return commits.add({ batches, weight, ...(prepared && { prepared }) });
   };
-  const appends = new ProjectCommits(commitGroup, weighBatch, failsAll);
+  const appends = new ProjectCommits(commitGroup, failsAll);
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');

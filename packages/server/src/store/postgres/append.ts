@@ -12,7 +12,8 @@ import {
   sumCells,
 } from '../cells.ts';
 import { type Decision, decide } from '../decide.ts';
-import { type PackedMinutes, packEvents, WITHOUT_HOST } from '../minutes.ts';
+import { addToLevel, packEvent, WITHOUT_HOST } from '../minutes.ts';
+import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
 import type { Appended, AppendLimits, Batch } from '../store.ts';
@@ -138,16 +139,27 @@ function* sumGroup(
   known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
   const topLists = new TopAdditions();
-  const packed: PackedMinutes = new Map();
+  const hosts = new Set<string>();
+  const packed = new Map<number, Map<string, number[]>>();
   for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
     const some = events.slice(i, i + ITEMS_PER_STEP);
-    packEvents(packed, some);
+    for (const event of some) {
+      // Also of an event that counts nothing: the result says whether its host is known.
+      if (event.hostId !== null) hosts.add(event.hostId);
+      packEvent(event, (minute, cell) => {
+        const cellsByHost = packed.get(minute) ?? new Map<string, number[]>();
+        packed.set(minute, cellsByHost);
+        const host = event.hostId ?? WITHOUT_HOST;
+        const cells = cellsByHost.get(host);
+        if (cells === undefined) cellsByHost.set(host, [cell]);
+        else cells.push(cell);
+      });
+    }
     addTopAdditions(topLists, some, known);
     yield;
   }
-  const hosts = new Set<string>();
   const minutes = new Map<number, Map<string, Additions>>();
-  const sums = new Map<string, RollupKey & { cells: Map<number, number> }>();
+  const sums: RollupSums = new Map();
   let items = 0;
   for (const [minute, cellsByHost] of packed) {
     const additionsByHost = new Map<string, Additions>();
@@ -157,7 +169,6 @@ function* sumGroup(
       additionsByHost.set(host, additions);
       const totals = seriesTotals(additions);
       if (host !== WHOLE_PROJECT) {
-        hosts.add(host);
         addToRollups(sums, minute, host, totals);
       }
       addToRollups(sums, minute, WHOLE_PROJECT, totals);
@@ -177,43 +188,34 @@ function* timesOf({ minutes }: GroupCounts): Generator<number> {
   for (const minute of minutes.keys()) yield minute * MINUTE_MS;
 }
 
+type RollupSums = Map<string, RollupKey & { cells: Map<number, number> }>;
+
+/** The sums of a chunk. */
+function cellsOf(sums: RollupSums, { id, cellMs, cellsPerChunk }: Level, chunk: number, host: string) {
+  const key = `${id} ${chunk} ${host}`;
+  const minute = (chunk * cellsPerChunk * cellMs) / MINUTE_MS;
+  const sum = sums.get(key) ?? { level: id, host, minute, cells: new Map<number, number>() };
+  sums.set(key, sum);
+  return sum.cells;
+}
+
 function addToRollups(
-  rollups: Map<string, RollupKey & { cells: Map<number, number> }>,
+  sums: RollupSums,
   minute: number,
   host: string,
   totals: readonly [series: number, total: number][],
 ): void {
-  for (const { id: level, cellMs, cellsPerChunk } of ROLLUPS) {
-    const cell = Math.floor((minute * MINUTE_MS) / cellMs);
-    const chunk = Math.floor(cell / cellsPerChunk);
-    const key = `${level} ${chunk} ${host}`;
-    let rollup = rollups.get(key);
-    if (rollup === undefined) {
-      rollup = { level, host, minute: (chunk * cellsPerChunk * cellMs) / MINUTE_MS, cells: new Map() };
-      rollups.set(key, rollup);
-    }
-    for (const [series, total] of totals) {
-      const code = cellCode(series, cell - chunk * cellsPerChunk);
-      rollup.cells.set(code, (rollup.cells.get(code) ?? 0) + total);
-    }
+  for (const level of ROLLUPS) {
+    addToLevel(level, minute, totals, (chunk) => cellsOf(sums, level, chunk, host));
   }
 }
 
 /** Adds exact cells to the seconds of the project. */
-function addToSeconds(
-  rollups: Map<string, RollupKey & { cells: Map<number, number> }>,
-  minute: number,
-  { codes, counts }: Additions,
-): void {
-  const key = `${SECONDS.id} ${minute}`;
-  let rollup = rollups.get(key);
-  if (rollup === undefined) {
-    rollup = { level: SECONDS.id, host: WHOLE_PROJECT, minute, cells: new Map() };
-    rollups.set(key, rollup);
-  }
+function addToSeconds(sums: RollupSums, minute: number, { codes, counts }: Additions): void {
+  const cells = cellsOf(sums, SECONDS, minute, WHOLE_PROJECT);
   for (const [i, code] of codes.entries()) {
     const second = cellCode(seriesOf(code), Math.floor(cellOf(code) / SECONDS.cellMs));
-    rollup.cells.set(second, (rollup.cells.get(second) ?? 0) + (counts[i] ?? 0));
+    cells.set(second, (cells.get(second) ?? 0) + (counts[i] ?? 0));
   }
 }
 
