@@ -10,6 +10,7 @@ import { createKnownNetworks } from './known-networks.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
+import type { Domain, Project, User } from './records.ts';
 import { createPasswords, createSecretCipher, deriveKey, masterKeyFingerprint } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
@@ -32,7 +33,11 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
 };
 
 /** Single records by ID; undefined if there is none. */
-type IdentityLookup = Pick<IdentityStore, 'user' | 'project' | 'domain'>;
+interface IdentityLookup {
+  user(id: string): User | undefined;
+  project(id: string): Project | undefined;
+  domain(id: string): Domain | undefined;
+}
 
 /** The identity of a data directory. */
 export interface EmbeddedIdentity extends Identity {
@@ -103,7 +108,11 @@ export async function createIdentity(
       now,
     }),
     administration: new Administration({ store, passwords, cipher, audit, now }, actor),
-    lookup: { user: store.user, project: store.project, domain: store.domain },
+    lookup: {
+      user: (id) => store.get('user', id),
+      project: (id) => store.get('project', id),
+      domain: (id) => store.get('domain', id),
+    },
     audit,
     actor,
     checkWrites: store.checkWrites,
