@@ -45,6 +45,8 @@ export interface EmbeddedIdentity extends Identity {
   statisticsFile: { id(): number | undefined; set(id: number): void };
   /** All records, to copy them. */
   records(): Iterable<IdentityRecord>;
+  /** Messages for the log. */
+  notices: readonly string[];
 }
 
 interface IdentityOptions {
@@ -66,6 +68,9 @@ export async function openIdentity(
     ...identity,
     statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     records: store.records,
+    notices: store.hasDamage()
+      ? [`${path} has damaged records, which can be read but not changed: run 'wafstat repair'`]
+      : [],
   };
 }
 
