@@ -192,6 +192,10 @@ describe('a flipped bit in identity.mdb', () => {
       damage([position]);
       const server = await sandbox.serve(KEEP_ALL);
       await login(server.address, ann);
+      await eventually(
+        () => server.process.stderr.includes('identity.mdb has damaged records') || undefined,
+        'the message in the log',
+      );
       const verified = await sandbox.start(['verify', '--data', sandbox.data]).end();
       expect(verified.status).toBe(1);
       expect(verified.stdout).toContain('wrong checksum');

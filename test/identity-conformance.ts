@@ -114,16 +114,18 @@ export function identityConformance(
       });
       const other = await another();
       for (const each of [store, other]) {
-        expect(each.domainByName('domain 1')).toEqual(domain('1'));
-        expect(each.projectByName('d1', 'project 1')).toEqual(project('1'));
-        expect(each.userByName('d1', user('1').name)).toEqual(user('1'));
+        expect(each.byName('domain', '', 'domain 1')).toEqual(domain('1'));
+        expect(each.byName('project', 'd1', 'project 1')).toEqual(project('1'));
+        expect(each.byName('user', 'd1', user('1').name)).toEqual(user('1'));
         expect(each.keysOf('u1')).toEqual([key('1', '1'), key('2', '1')]);
-        expect([each.user('u2'), each.userByName('d2', user('1').name)]).toEqual([undefined, undefined]);
-        expect([each.user('x'.repeat(10_000)), each.domainByName('x'.repeat(10_000))]).toEqual([
+        expect([each.get('user', 'u2'), each.byName('user', 'd2', user('1').name)]).toEqual([
           undefined,
           undefined,
         ]);
-        expect([each.domains(), each.projects(), each.users()]).toEqual([
+        expect([each.get('user', 'x'.repeat(10_000)), each.byName('domain', '', 'x'.repeat(10_000))]).toEqual(
+          [undefined, undefined],
+        );
+        expect([each.list('domain'), each.list('project'), each.list('user')]).toEqual([
           [domain('1')],
           [project('1')],
           [user('1')],
@@ -139,7 +141,7 @@ export function identityConformance(
       store.changes();
       await other.change((write) => write.put('domain', domain('9')));
       expect(await store.refresh()).toBe(true);
-      expect(store.domain('d9')).toEqual(domain('9'));
+      expect(store.get('domain', 'd9')).toEqual(domain('9'));
       expect(await store.refresh()).toBe(false);
       await other.close();
     });
@@ -153,11 +155,11 @@ export function identityConformance(
         write.put('user', user('2'));
         write.revoke({ id: 't', expires_at: NOW + 1 }, NOW);
         // The action sees its own writes.
-        expect([store.user('u1')?.token_epoch, store.user('u2')?.id, store.isRevoked('t')]).toEqual([
-          7,
-          'u2',
-          true,
-        ]);
+        expect([
+          store.get('user', 'u1')?.token_epoch,
+          store.get('user', 'u2')?.id,
+          store.get('revoked', 't') !== undefined,
+        ]).toEqual([7, 'u2', true]);
         throw new Error('no');
       });
       await expect(failing).rejects.toThrow('no');
@@ -172,19 +174,19 @@ export function identityConformance(
       const stores = [store, await another()];
       await store.change((write) => write.put('user', user('1')));
       const increment = (each: IdentityStore) =>
-        each.change((write) => write.put('user', user('1', (each.user('u1')?.token_epoch ?? 0) + 1)));
+        each.change((write) => write.put('user', user('1', (each.get('user', 'u1')?.token_epoch ?? 0) + 1)));
       await Promise.all(Array.from({ length: 10 }, () => stores.map(increment)).flat());
       const addOnce = (each: IdentityStore, i: number) =>
         each.change((write) => {
-          if (each.projectByName('d1', 'project 1')) throw new Error('taken');
+          if (each.byName('project', 'd1', 'project 1')) throw new Error('taken');
           write.put('project', { ...project('1'), id: `p${i}` });
         });
       const added = await Promise.allSettled(stores.map(addOnce));
       expect(added.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
       for (const each of stores) {
         await each.refresh();
-        expect(each.user('u1')?.token_epoch).toBe(20);
-        expect(each.projects()).toHaveLength(1);
+        expect(each.get('user', 'u1')?.token_epoch).toBe(20);
+        expect(each.list('project')).toHaveLength(1);
       }
       await stores[1]?.close();
     });
@@ -202,7 +204,7 @@ export function identityConformance(
       expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
       for (const each of stores) {
         await each.refresh();
-        expect(each.users()).toHaveLength(1);
+        expect(each.list('user')).toHaveLength(1);
       }
       await stores[1].close();
     });
@@ -222,7 +224,7 @@ export function identityConformance(
       const removed = await Promise.allSettled([remove(stores[0], 'p1'), remove(stores[1], 'p2')]);
       expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
       await store.refresh();
-      const [left] = store.projects();
+      const [left] = store.list('project');
       expect(emptied).toEqual([left?.id === 'p1' ? 'p2' : 'p1']);
       await stores[1].close();
     });
@@ -302,7 +304,7 @@ export function identityConformance(
       });
       await other.refresh();
       // Read before the deletion, as a request handler does.
-      const scopes = other.projects().map(({ id }) => id);
+      const scopes = other.list('project').map(({ id }) => id);
       const administration = administrationOf(other, audit);
       await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
       await administrationOf(store, audit).removeDomain('d2');
@@ -332,8 +334,8 @@ export function identityConformance(
         write.put('user', user('2'));
       });
       await administrationOf(store, audit).removeDomain('d2');
-      expect(store.user('u1')).toEqual({ ...theirs, roles: { d1: ['admin'], p1: ['reader'] } });
-      expect(store.user('u2')).toEqual(user('2'));
+      expect(store.get('user', 'u1')).toEqual({ ...theirs, roles: { d1: ['admin'], p1: ['reader'] } });
+      expect(store.get('user', 'u2')).toEqual(user('2'));
     });
 
     test('roles in a project that another process has deleted can be removed', async () => {
@@ -345,12 +347,12 @@ export function identityConformance(
         write.put('user', { ...user('1'), roles: { p1: ['reader'], p2: ['reader'] } });
       });
       await other.refresh();
-      const scopes = other.projects().map(({ id }) => id);
+      const scopes = other.list('project').map(({ id }) => id);
       await administrationOf(store, audit).removeProject('p2', { deleteDetails: async () => {} });
       const roles = { p1: ['ingest' as const], p2: [] };
       await administrationOf(other, audit).changeUser('u1', { roles: { scopes, roles } });
       await store.refresh();
-      expect(store.user('u1')?.roles).toEqual(roles);
+      expect(store.get('user', 'u1')?.roles).toEqual(roles);
       await other.close();
     });
 
@@ -387,16 +389,16 @@ export function identityConformance(
       const cipher = createSecretCipher(Buffer.alloc(32));
       const dependencies = { store, audit, now: () => NOW, passwords: createPasswords(), cipher };
       const administration = new Administration(dependencies, { user: 'admin', via: 'api' });
-      const before = store.user('u1');
+      const before = store.get('user', 'u1');
       const changes = { password: 'password', enabled: false };
       await expect(administration.changeUser('u1', changes)).rejects.toThrow('last administrator');
       await store.refresh();
-      expect(store.user('u1')).toEqual(before);
+      expect(store.get('user', 'u1')).toEqual(before);
       const roles = { scopes: ['d1', 'p1'], roles: { p1: ['ingest' as const] } };
       await administration.changeUser('u1', { ...changes, roles }, { confirm: before?.name });
       await store.refresh();
       // Each change is on top of the one before.
-      expect(store.user('u1')).toEqual({
+      expect(store.get('user', 'u1')).toEqual({
         ...before,
         enabled: false,
         roles: { p1: ['ingest'] },
@@ -417,14 +419,14 @@ export function identityConformance(
       const { store } = await start();
       await store.change((write) => write.put('user', user('1')));
       const changes = store.changes();
-      const known = (hashes: string[]) => hashes.map((each) => store.knownLogin('u1', each));
+      const known = (hashes: string[]) => hashes.map((each) => store.get('login', `u1 ${each}`));
       for (const [i, each] of ['a', 'b', 'c', 'd'].entries())
         await store.putKnownLogin('u1', each, NOW + i, { max: 3, before: NOW });
       expect(known(['a', 'b', 'c', 'd'])).toEqual([undefined, NOW + 1, NOW + 2, NOW + 3]);
       await store.putKnownLogin('u1', 'e', NOW + 9, { max: 3, before: NOW + 3 });
       expect(known(['b', 'c', 'd', 'e'])).toEqual([undefined, undefined, NOW + 3, NOW + 9]);
       await store.putKnownLogin('u2', 'a', NOW, { max: 3, before: 0 });
-      expect(store.knownLogin('u2', 'a')).toBeUndefined();
+      expect(store.get('login', 'u2 a')).toBeUndefined();
       expect(store.changes()).toBe(changes);
       await store.change((write) => write.remove('user', user('1')));
       expect(known(['d', 'e'])).toEqual([undefined, undefined]);
@@ -452,7 +454,10 @@ export function identityConformance(
       for (const ahead of [time + 2 * DAY_MS, Date.UTC(2099, 0, 1)])
         await store.change((write) => write.revoke({ id: `at ${ahead}`, expires_at: ahead + DAY_MS }, ahead));
       const other = await another();
-      expect([store.isRevoked('revoked'), other.isRevoked('revoked')]).toEqual([true, true]);
+      expect([
+        store.get('revoked', 'revoked') !== undefined,
+        other.get('revoked', 'revoked') !== undefined,
+      ]).toEqual([true, true]);
       await other.close();
     });
 
@@ -597,14 +602,14 @@ function expectSame(store: IdentityStore, model: Model): void {
   for (const each of ['1', '2', '3']) {
     const inDomain = [...model.values()].filter((value) => isProjectOf(`d${each}`, value));
     expect(byId(store.projectsIn(`d${each}`))).toEqual(byId(inDomain as Project[]));
-    expect(store.userByName('d1', user(each).name)).toEqual(model.get(`user u${each}`));
+    expect(store.byName('user', 'd1', user(each).name)).toEqual(model.get(`user u${each}`));
     // The same name in another Unicode form.
     const decomposed = user(each).name.normalize('NFD');
-    expect(store.userByName('d1', decomposed)).toBeUndefined();
+    expect(store.byName('user', 'd1', decomposed)).toBeUndefined();
     const similar = model.has(`user u${each}`) ? user(each).name : undefined;
     expect(store.similarName('user', 'd1', decomposed)).toBe(similar);
-    expect(store.projectByName('d1', `project ${each}`)).toEqual(model.get(`project p${each}`));
+    expect(store.byName('project', 'd1', `project ${each}`)).toEqual(model.get(`project p${each}`));
     expect(store.keysOf(`u${each}`)).toEqual([model.get(`key AK${each}`)].filter(Boolean));
-    expect(store.isRevoked(`t${each}`)).toBe(model.has(`revoked t${each}`));
+    expect(store.get('revoked', `t${each}`) !== undefined).toBe(model.has(`revoked t${each}`));
   }
 }

@@ -89,7 +89,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
       await sleep(BOUND_MS);
       await two.confirm();
-      expect(two.isRevoked('t')).toBe(true);
+      expect(two.get('revoked', 't') !== undefined).toBe(true);
       await Promise.all([one.close(), two.close()]);
     });
 
@@ -106,7 +106,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       proxy.release();
       // As soon as that response has arrived.
       await eventually(() => succeeds(two.confirm()), 'the store to recover');
-      expect(two.isRevoked('t')).toBe(true);
+      expect(two.get('revoked', 't') !== undefined).toBe(true);
       await Promise.all([one.close(), two.close()]);
       await proxy.stop();
     });
@@ -121,13 +121,13 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         await expect(store.confirm()).rejects.toThrow(IdentityUnavailable);
         await expect(store.refresh()).rejects.toThrow(IdentityUnavailable);
         // The records themselves are still there.
-        expect(store.domain('d1')).toEqual(DOMAIN);
+        expect(store.get('domain', 'd1')).toEqual(DOMAIN);
       } finally {
         server.resume();
       }
       await eventually(() => succeeds(store.confirm()), 'the store to recover');
       await store.change((write) => write.remove('domain', DOMAIN));
-      expect(store.domains()).toEqual([]);
+      expect(store.list('domain')).toEqual([]);
       await store.close();
     });
 
@@ -182,7 +182,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await one.change((write) => write.put('domain', { ...DOMAIN, id: 'd2', name: 'other' }));
       await two.refresh();
       for (const each of [one, two]) {
-        expect(each.domains()).toEqual([DOMAIN, { ...DOMAIN, id: 'd2', name: 'other' }]);
+        expect(each.list('domain')).toEqual([DOMAIN, { ...DOMAIN, id: 'd2', name: 'other' }]);
       }
       await Promise.all([one.close(), two.close()]);
     });
@@ -213,7 +213,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         await eventually(() => succeeds(one.refresh()), 'the new primary');
         await one.change((write) => write.put('domain', { ...DOMAIN, enabled: false }));
         await eventually(() => succeeds(two.refresh()), 'the new primary');
-        expect(two.domains()).toEqual([{ ...DOMAIN, enabled: false }]);
+        expect(two.list('domain')).toEqual([{ ...DOMAIN, enabled: false }]);
         await Promise.all([one.close(), two.close()]);
       } finally {
         await Promise.all([primary.stop(), standby.stop()]);
@@ -233,7 +233,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(server.sql(`SELECT count(*) FROM ${schema}.identity_records`)).toBe('1');
       expect(server.sql(`SELECT count(*) FROM ${schema}.identity_changes`)).toBe('1');
       await two.refresh();
-      expect(two.domains()).toEqual([{ ...DOMAIN, id: 'd2' }]);
+      expect(two.list('domain')).toEqual([{ ...DOMAIN, id: 'd2' }]);
       await Promise.all([one.close(), two.close()]);
     });
 
@@ -281,8 +281,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       // The time of a statement begins when it is queued, not when the server gets it.
       expect(insertsMax).toBe(1);
       // Not as a list: a message about 4,001 differences takes long.
-      expect(domains.filter(({ id, name }) => two.domain(id)?.name !== name)).toEqual([]);
-      expect(two.domains().length).toBe(domains.length);
+      expect(domains.filter(({ id, name }) => two.get('domain', id)?.name !== name)).toEqual([]);
+      expect(two.list('domain').length).toBe(domains.length);
       await Promise.all([one.close(), two.close()]);
     });
 
@@ -298,7 +298,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await late.change((write) => write.remove('domain', DOMAIN));
       await one.change((write) => write.put('domain', { ...DOMAIN, id: 'd2', name: 'other' }));
       await two.refresh();
-      expect(two.domains().map(({ id }) => id)).toEqual(['d2']);
+      expect(two.list('domain').map(({ id }) => id)).toEqual(['d2']);
       await Promise.all([late.close(), one.close(), two.close()]);
     });
 
@@ -310,7 +310,10 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
       await early.change((write) => write.revoke({ id: 'u', expires_at: ahead() + DAY_MS }, ahead()));
       await one.refresh();
-      expect([one.isRevoked('t'), one.isRevoked('u')]).toEqual([true, true]);
+      expect([one.get('revoked', 't') !== undefined, one.get('revoked', 'u') !== undefined]).toEqual([
+        true,
+        true,
+      ]);
       await Promise.all([early.close(), one.close()]);
     });
 
@@ -330,7 +333,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       }
       for (const store of stores) {
         await store.refresh();
-        expect(store.domains().map(({ id }) => id)).toEqual([`d${winner}`]);
+        expect(store.list('domain').map(({ id }) => id)).toEqual([`d${winner}`]);
         expect(await store.masterKey()).toEqual({
           fingerprint: `fingerprint ${winner}`,
           key: `key ${winner}`,
@@ -353,7 +356,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
       setFingerprint('own');
       await eventually(() => succeeds(store.refresh()), 'the store to recover');
-      expect(store.domains()).toEqual([]);
+      expect(store.list('domain')).toEqual([]);
       await store.close();
     });
 

@@ -112,7 +112,7 @@ export async function withInstallation<T>(
   }
   return withEmbeddedIdentity(data, context, async (identity) => {
     const file = statisticsFile(data);
-    const notices = tightenModes(data);
+    const notices = [...identity.notices, ...tightenModes(data)];
     if (isEmbedded(location)) checkStatisticsFile(file, identity.statisticsFile.id());
     return withOpenStore(location, file, context, (store) => {
       if (store.fileId !== undefined) checkFileId(data, identity, store.fileId);

@@ -307,7 +307,7 @@ export class Administration {
     await this.#change('domain.delete', { type: 'domain', id }, (write, entry) => {
       const domain = this.domain(id);
       entry.object.name = domain.name;
-      const members = [...this.#store.projects(), ...this.#store.users()];
+      const members = [...this.#store.list('project'), ...this.#store.list('user')];
       if (members.some(({ domain_id }) => domain_id === id)) {
         throw new IdentityError(`domain '${domain.name}' still has projects or users: delete them first`);
       }
@@ -319,7 +319,7 @@ export class Administration {
   }
 
   #removeRoles(write: IdentityWriter, scopeId: string): void {
-    for (const user of this.#store.users()) {
+    for (const user of this.#store.list('user')) {
       if (user.roles[scopeId] === undefined) continue;
       const { [scopeId]: _, ...roles } = user.roles;
       write.put('user', { ...user, roles });
@@ -406,13 +406,14 @@ export class Administration {
 
   /** Must run in the transaction of the change: what the caller has checked may have been deleted meanwhile. */
   #checkDomain(id: string): void {
-    known('domain', id, this.#store.domain(id));
+    known('domain', id, this.#store.get('domain', id));
   }
 
   /** Like `#checkDomain`. Roles in a deleted project may be removed, with an empty list. */
   #checkScopes(roles: Roles): void {
     const ids = Object.keys(roles).filter((id) => roles[id]?.length);
-    for (const id of ids) known('project or domain', id, this.#store.project(id) ?? this.#store.domain(id));
+    for (const id of ids)
+      known('project or domain', id, this.#store.get('project', id) ?? this.#store.get('domain', id));
   }
 
   /** Throws if no administrator who can sign in would remain in the domain. `after` is null if the user is deleted. */
@@ -421,7 +422,7 @@ export class Administration {
     const administers = (user: User) => user.enabled && administersDomain(user, domain_id);
     // The console is for users of the domain only.
     const others = this.#store
-      .users()
+      .list('user')
       .filter((user) => user.domain_id === domain_id && user.id !== before.id);
     if (!administers(before) || (after && administers(after)) || others.some(administers)) return;
     this.#checkConfirmed(
@@ -433,7 +434,7 @@ export class Administration {
 
   #checkProjects(project: Project, { confirm }: Confirmation): void {
     const { id, name, domain_id, enabled } = project;
-    const others = this.#store.projects().filter((one) => one.domain_id === domain_id && one.id !== id);
+    const others = this.#store.list('project').filter((one) => one.domain_id === domain_id && one.id !== id);
     if (!enabled || others.some((one) => one.enabled)) return;
     this.#checkConfirmed(
       confirm,
@@ -463,11 +464,11 @@ export class Administration {
   }
 
   domains(): Domain[] {
-    return byName(this.#store.domains());
+    return byName(this.#store.list('domain'));
   }
 
   projects(): Project[] {
-    return byName(this.#store.projects());
+    return byName(this.#store.list('project'));
   }
 
   /** The enabled projects in which the user has any role. */
@@ -481,24 +482,26 @@ export class Administration {
    */
   projectsWithRoles({ roles }: Pick<User, 'roles'>): Project[] {
     const ids = Object.keys(roles).filter((id) => roles[id]?.length);
-    const found = ids.flatMap((id) => [this.#store.project(id) ?? [], this.#store.projectsIn(id)].flat());
+    const found = ids.flatMap((id) =>
+      [this.#store.get('project', id) ?? [], this.#store.projectsIn(id)].flat(),
+    );
     return byName([...new Map(found.map((project) => [project.id, project])).values()]);
   }
 
   users(): User[] {
-    return byName(this.#store.users());
+    return byName(this.#store.list('user'));
   }
 
   domain(id: string): Domain {
-    return known('domain', id, this.#store.domain(id));
+    return known('domain', id, this.#store.get('domain', id));
   }
 
   project(id: string): Project {
-    return known('project', id, this.#store.project(id));
+    return known('project', id, this.#store.get('project', id));
   }
 
   user(id: string): User {
-    return known('user', id, this.#store.user(id));
+    return known('user', id, this.#store.get('user', id));
   }
 
   /**
@@ -506,28 +509,30 @@ export class Administration {
    * line only: a record of another domain may have the ID of a deleted record as its name.
    */
   domainNamed(idOrName: string): Domain {
-    return this.#store.domain(idOrName) ?? onlyNamed('domain', idOrName, this.#store.domains());
+    return this.#store.get('domain', idOrName) ?? onlyNamed('domain', idOrName, this.#store.list('domain'));
   }
 
   projectNamed(idOrName: string): Project {
-    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
+    return (
+      this.#store.get('project', idOrName) ?? onlyNamed('project', idOrName, this.#store.list('project'))
+    );
   }
 
   userNamed(idOrName: string): User {
-    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
+    return this.#store.get('user', idOrName) ?? onlyNamed('user', idOrName, this.#store.list('user'));
   }
 
   /** The given domain; by default the only one. */
   onlyDomain(idOrName: string | undefined): Domain {
     if (idOrName !== undefined) return this.domainNamed(idOrName);
-    const [domain, another] = this.#store.domains();
+    const [domain, another] = this.#store.list('domain');
     if (domain === undefined || another)
       throw new IdentityError('there are several domains: choose one with --domain');
     return domain;
   }
 
   #key(access: string): AccessKey {
-    return known('access key', access, this.#store.key(access));
+    return known('access key', access, this.#store.get('key', access));
   }
 
   #newProject(domain_id: string, name: string): Project {

@@ -13,7 +13,7 @@ export type NamedKind = keyof NamedRecords;
 export interface Records extends NamedRecords {
   /** The ID of the record is the access key ID. */
   key: AccessKey;
-  /** The time when a revoked token expires. */
+  /** The time when a revoked token expires. Records of expired tokens may be deleted. */
   revoked: number;
   /** The time of the last login, by the ID of the user and the hash of the network, with a space between them. */
   login: number;
@@ -29,24 +29,14 @@ export type IdentityRecord = {
  * the request arrived: whatever another process has revoked is then refused. Two reads may see different states.
  */
 export interface IdentityStore {
-  domain(id: string): Domain | undefined;
-  domainByName(name: string): Domain | undefined;
-  domains(): Domain[];
-  project(id: string): Project | undefined;
-  projectByName(domainId: string, name: string): Project | undefined;
-  projects(): Project[];
-  projectsIn(domainId: string): Project[];
-  user(id: string): User | undefined;
-  userByName(domainId: string, name: string): User | undefined;
-  users(): User[];
-  /** The name in the domain that equals this one, perhaps in another Unicode form. The domain of a domain is `''`. */
+  get<K extends keyof Records>(kind: K, id: string): Records[K] | undefined;
+  /** The domain of a domain is `''`. */
+  byName<K extends NamedKind>(kind: K, domainId: string, name: string): NamedRecords[K] | undefined;
+  /** The name in the domain that equals this one, perhaps in another Unicode form. */
   similarName(kind: NamedKind, domainId: string, name: string): string | undefined;
-  key(access: string): AccessKey | undefined;
+  list<K extends NamedKind>(kind: K): NamedRecords[K][];
+  projectsIn(domainId: string): Project[];
   keysOf(userId: string): AccessKey[];
-  /** Whether the token is revoked. Unspecified for expired tokens, whose entries may be deleted. */
-  isRevoked(tokenId: string): boolean;
-  /** When the user last logged in from a network, which is given as a hash. */
-  knownLogin(userId: string, hash: string): number | undefined;
   /** All records, to copy the store. */
   records(): Iterable<IdentityRecord>;
 

@@ -10,6 +10,7 @@ import { createKnownNetworks } from './known-networks.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
+import type { Domain, Project, User } from './records.ts';
 import { createPasswords, createSecretCipher, deriveKey, masterKeyFingerprint } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
@@ -32,7 +33,11 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
 };
 
 /** Single records by ID; undefined if there is none. */
-type IdentityLookup = Pick<IdentityStore, 'user' | 'project' | 'domain'>;
+interface IdentityLookup {
+  user(id: string): User | undefined;
+  project(id: string): Project | undefined;
+  domain(id: string): Domain | undefined;
+}
 
 /** The identity of a data directory. */
 export interface EmbeddedIdentity extends Identity {
@@ -40,6 +45,8 @@ export interface EmbeddedIdentity extends Identity {
   statisticsFile: { id(): number | undefined; set(id: number): void };
   /** All records, to copy them. */
   records(): Iterable<IdentityRecord>;
+  /** Messages for the log. */
+  notices: readonly string[];
 }
 
 interface IdentityOptions {
@@ -61,6 +68,9 @@ export async function openIdentity(
     ...identity,
     statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     records: store.records,
+    notices: store.hasDamage()
+      ? [`${path} has damaged records, which can be read but not changed: run 'wafstat repair'`]
+      : [],
   };
 }
 
@@ -103,7 +113,11 @@ export async function createIdentity(
       now,
     }),
     administration: new Administration({ store, passwords, cipher, audit, now }, actor),
-    lookup: { user: store.user, project: store.project, domain: store.domain },
+    lookup: {
+      user: (id) => store.get('user', id),
+      project: (id) => store.get('project', id),
+      domain: (id) => store.get('domain', id),
+    },
     audit,
     actor,
     checkWrites: store.checkWrites,

@@ -30,7 +30,7 @@ export function createKnownNetworks(store: IdentityStore, key: Buffer, now: () =
 
   /** Ignores entries from the future: after a clock was set back they would never expire. */
   function isYounger(userId: string, hash: string, ageMsMax: number): boolean {
-    const time = store.knownLogin(userId, hash);
+    const time = store.get('login', `${userId} ${hash}`);
     if (time === undefined) return false;
     const ageMs = now() - time;
     return ageMs >= -RENEW_MS && ageMs < ageMsMax;

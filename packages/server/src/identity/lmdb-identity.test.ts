@@ -76,10 +76,16 @@ describe('a flipped bit', () => {
     let found = 0;
     const expectRight = async (path: string) => {
       const opened = openLmdbIdentity(path, audit);
-      expect(opened.userByName('domain0', 'alice')).toEqual(user);
-      expect([opened.user('user0'), opened.users().length]).toEqual([user, 3]);
-      expect([opened.domain('domain0')?.name, opened.key('ACCESS')?.user_id]).toEqual(['shop', user.id]);
-      expect([opened.keysOf('user0').length, opened.isRevoked('token0')]).toEqual([1, true]);
+      expect(opened.byName('user', 'domain0', 'alice')).toEqual(user);
+      expect([opened.get('user', 'user0'), opened.list('user').length]).toEqual([user, 3]);
+      expect([opened.get('domain', 'domain0')?.name, opened.get('key', 'ACCESS')?.user_id]).toEqual([
+        'shop',
+        user.id,
+      ]);
+      expect([opened.keysOf('user0').length, opened.get('revoked', 'token0') !== undefined]).toEqual([
+        1,
+        true,
+      ]);
       expect(await opened.matchesMasterKey('other')).toBe(false);
       await opened.close();
     };
@@ -110,11 +116,11 @@ describe('a flipped bit', () => {
       if (isUser) {
         refused++;
         await expect(change()).rejects.toThrow(IdentityDamaged);
-        expect(store.user('user0')).toEqual(user);
+        expect(store.get('user', 'user0')).toEqual(user);
         await repairIdentity(path);
       }
       await change();
-      expect(store.user('user0')).toBeUndefined();
+      expect(store.get('user', 'user0')).toBeUndefined();
       await store.close();
       if (isUser) expect(await identityProblems(path)).toEqual([]);
     }
@@ -143,16 +149,16 @@ describe('a flipped bit', () => {
 test('a process that has missed more changes than the log has, or a large one, loads all records', async () => {
   const { store, another, destroy } = await create(Date.now);
   const other = await another();
-  expect(other.users()).toEqual([]);
+  expect(other.list('user')).toEqual([]);
   const user = (i: number) => ({ id: `u${i}`, domain_id: 'd', name: `${i}` }) as User;
   await store.change((write) => {
     for (let i = 0; i < 1_500; i++) write.put('user', user(i));
   });
   expect(await other.refresh()).toBe(true);
-  expect(other.users()).toHaveLength(1_500);
+  expect(other.list('user')).toHaveLength(1_500);
   for (let i = 0; i < 1_100; i++) await store.change((write) => write.remove('user', user(i)));
   await other.refresh();
-  expect(other.users()).toHaveLength(400);
+  expect(other.list('user')).toHaveLength(400);
   expect(other.changes()).not.toBe(0);
   await other.close();
   await destroy();

@@ -34,6 +34,8 @@ export interface LmdbIdentity extends IdentityStore {
   /** The ID of the statistics file that belongs to this store, once there is one. */
   statisticsFileId(): number | undefined;
   setStatisticsFileId(id: number): void;
+  /** Whether records were damaged when all were read. The other table has them, but they cannot be changed. */
+  hasDamage(): boolean;
 }
 
 /** Reads the metadata of a file without changing it. */
@@ -174,6 +176,7 @@ export function openLmdbIdentity(
   );
   return {
     ...store,
+    hasDamage: () => file.records.hasDamage,
     statisticsFileId() {
       const id = stateOf(file, 'statistics');
       return typeof id === 'number' ? id : undefined;
@@ -226,17 +229,19 @@ function load({ records }: IdentityFile, from: number, to: number): Update {
   const changes: RecordChange[] = [];
   for (let number = from + 1; number <= to; number++) {
     const logged = records.get([LOG, number]) as RecordChange[] | undefined;
-    if (logged === undefined) return { from, to, changes: [...allRecords(records)], isWhole: true };
+    if (logged === undefined) return loadAll(records, from, to);
     changes.push(...logged);
   }
   return { from, to, changes, isWhole: false };
 }
 
-function* allRecords(records: MirroredTable): Generator<RecordChange> {
-  for (const { key, value } of records.entries()) {
-    const [kind, id] = key;
-    if (kind !== STATE && kind !== LOG) yield { kind, id, value } as RecordChange;
-  }
+function loadAll(records: MirroredTable, from: number, to: number): Update {
+  const changes = records
+    .entries()
+    .flatMap(({ key: [kind, id], value }) =>
+      kind === STATE || kind === LOG ? [] : [{ kind, id, value } as RecordChange],
+    );
+  return { from, to, changes, isWhole: true };
 }
 
 function write({ records }: IdentityFile, { to, changes }: Update): void {

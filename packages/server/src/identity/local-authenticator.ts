@@ -91,7 +91,7 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
-  /** To check a token takes 0.9 us with it, 1.4 us if only its signature is cached, and 12 us without. */
+  /** To check a token takes 0.9 us with it, 1.4 us if only its signature is cached, and about 8 us without. */
   readonly #validTokens = new VersionedCache<string, TokenDescription>('tokens', () => this.#store.changes());
   /** Decrypted secrets, which each check has in memory anyway. A changed key is another object. */
   readonly #secrets = new WeakMap<AccessKey, KeyObject>();
@@ -230,7 +230,7 @@ export class LocalAuthenticator implements Authenticator {
       () => passwords.verify(user?.password_hash, password),
     );
     if (user === undefined || !matches) return 'wrong_credentials';
-    return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
+    return user.enabled && this.#store.get('domain', user.domain_id)?.enabled ? user : 'user_disabled';
   }
 
   /**
@@ -287,10 +287,11 @@ export class LocalAuthenticator implements Authenticator {
   ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
     const refusal = timeRefusal(given, this.#now());
     if (refusal !== null) return refusal;
-    if (this.#store.isRevoked(given.id)) return 'revoked';
-    if ('login_id' in given && given.login_id && this.#store.isRevoked(given.login_id)) return 'revoked';
-    const user = this.#store.user(given.user_id);
-    const domain = user && this.#store.domain(user.domain_id);
+    if (this.#store.get('revoked', given.id) !== undefined) return 'revoked';
+    if ('login_id' in given && given.login_id && this.#store.get('revoked', given.login_id) !== undefined)
+      return 'revoked';
+    const user = this.#store.get('user', given.user_id);
+    const domain = user && this.#store.get('domain', user.domain_id);
     if (user === undefined || domain === undefined) return 'user_gone';
     if (!user.enabled || !domain.enabled) return 'user_disabled';
     return given.epoch === user.token_epoch ? { user, domain } : 'superseded';
@@ -309,11 +310,12 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   #findKey(access: string): UsableKey | SignatureRefusal {
-    const key = this.#store.key(access);
-    const user = key && this.#store.user(key.user_id);
+    const key = this.#store.get('key', access);
+    const user = key && this.#store.get('user', key.user_id);
     if (key === undefined || user === undefined) return { reason: 'unknown_key' };
     if (key.status !== 'active') return { reason: 'inactive_key' };
-    if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
+    if (!user.enabled || !this.#store.get('domain', user.domain_id)?.enabled)
+      return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
     return { caller: { user, scope: 'unscoped' }, secret: this.#secretOf(key) };
   }
@@ -342,7 +344,7 @@ export class LocalAuthenticator implements Authenticator {
   async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
     const key = await this.#key(access);
     if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
-    const owner = this.#store.user(this.#store.key(access)?.user_id ?? '');
+    const owner = this.#store.get('user', this.#store.get('key', access)?.user_id ?? '');
     const refusal: SignatureRefusal = 'reason' in key ? key : { reason: 'wrong_secret' };
     const user = owner ? { id: owner.id, name: owner.name } : null;
     this.#dependencies.recordRefusal({ user, from, reason: refusal.reason });
@@ -369,24 +371,26 @@ export class LocalAuthenticator implements Authenticator {
   #rolesOf(userId: string, projectId: string): readonly Role[] {
     const found = this.#findScope({ project: { id: projectId } });
     // Read again: the user may have lost the role while the body was arriving.
-    const current = this.#store.user(userId);
+    const current = this.#store.get('user', userId);
     return current && found && 'project' in found ? rolesIn(current, found) : [];
   }
 
   #findDomain(reference: DomainReference): Domain | undefined {
-    return 'id' in reference ? this.#store.domain(reference.id) : this.#store.domainByName(reference.name);
+    return 'id' in reference
+      ? this.#store.get('domain', reference.id)
+      : this.#store.byName('domain', '', reference.name);
   }
 
   #findUser(reference: MemberReference): User | undefined {
-    if ('id' in reference) return this.#store.user(reference.id);
+    if ('id' in reference) return this.#store.get('user', reference.id);
     const domain = this.#findDomain(reference.domain);
-    return domain && this.#store.userByName(domain.id, reference.name);
+    return domain && this.#store.byName('user', domain.id, reference.name);
   }
 
   #findProject(reference: ProjectReference, ownDomainId: string): Project | undefined {
-    if ('id' in reference) return this.#store.project(reference.id);
+    if ('id' in reference) return this.#store.get('project', reference.id);
     const domain = this.#findDomain(reference.domain ?? { id: ownDomainId });
-    return domain && this.#store.projectByName(domain.id, reference.name);
+    return domain && this.#store.byName('project', domain.id, reference.name);
   }
 
   /** Disabled projects and domains are not found. */
@@ -395,7 +399,7 @@ export class LocalAuthenticator implements Authenticator {
     const domain =
       'domain' in reference
         ? this.#findDomain(reference.domain)
-        : project && this.#store.domain(project.domain_id);
+        : project && this.#store.get('domain', project.domain_id);
     if (!domain?.enabled) return undefined;
     if ('domain' in reference) return { domain };
     return project?.enabled ? { project, domain } : undefined;

@@ -30,6 +30,8 @@ export interface IdentityProblem {
 }
 
 export class MirroredTable {
+  /** Whether the last `entries` found a damaged record. */
+  hasDamage = false;
   readonly #tables: readonly Database<Buffer, RecordKey>[];
   /** The same tables with undecoded keys, which may be damaged. */
   readonly #rawTables: readonly Database<Buffer, Buffer>[];
@@ -70,14 +72,18 @@ export class MirroredTable {
   /** Throws IdentityDamaged if a record is damaged in both tables. */
   entries(): { key: RecordKey; value: unknown }[] {
     const entries: { key: RecordKey; value: unknown }[] = [];
-    let isComplete = true;
+    let damaged = 0;
+    let mirrored = 0;
     for (const { key, stored } of this.#read(0)) {
-      if (typeof key === 'string') isComplete = false;
+      if (typeof key === 'string') damaged++;
       else entries.push({ key, value: parse(stored) });
     }
-    // lmdb-js returns the number of entries, but does not declare it.
-    const counts = this.#tables.map((table) => (table.getStats() as { entryCount: number }).entryCount);
-    if (isComplete && counts[0] === counts[1]) return entries;
+    for (const { key } of this.#read(1)) {
+      if (typeof key === 'string') damaged++;
+      else mirrored++;
+    }
+    this.hasDamage = damaged > 0 || mirrored !== entries.length;
+    if (!this.hasDamage) return entries;
     return this.#merged().map(({ key, stored }) => ({ key, value: parse(stored) }));
   }
 
