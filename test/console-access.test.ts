@@ -43,6 +43,17 @@ describeService('access', (service) => {
     );
   });
 
+  test('the first visit causes no failed request, which the browser would report', async () => {
+    const { page } = service;
+    const failed: string[] = [];
+    page.on('response', (response) => {
+      if (response.status() >= 400) failed.push(`${response.status()} ${response.url()}`);
+    });
+    await page.goto('/console/', { waitUntil: 'networkidle' });
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    expect(failed).toEqual([]);
+  });
+
   test('a programmatic-only user cannot sign in, and sees why', async () => {
     const { page } = service;
     await page.goto('/console/');

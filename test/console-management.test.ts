@@ -270,6 +270,26 @@ describeService('management', (service) => {
       expect(await page.getByRole('button', { name: `${verb} ${installation.user}` }).count()).toBe(0);
   });
 
+  test('roles that were not saved because of an error are saved with a second click', async () => {
+    const { sandbox, page } = service;
+    const shop = await sandbox.runJson<{ id: string }>('project', 'add', 'shop');
+    await service.addUser('erin', 'both');
+    await service.enter('/console/admin');
+    await page.getByRole('button', { name: 'Edit erin' }).click();
+    await page.getByRole('group', { name: 'default' }).getByText('reader').click();
+    await page.getByRole('group', { name: 'shop' }).getByText('ingest').click();
+    await page.getByRole('group', { name: 'All projects' }).getByText('reader').click();
+    await page.route(`**/v3/projects/${shop.id}/**`, (route) => route.abort(), { times: 1 });
+    await page.getByText('Save roles').click();
+    await page.getByText('It may be restarting, or the network is down.').waitFor();
+    await page.getByText('Save roles').click();
+    await page.getByText('Roles saved.').waitFor();
+    await page.getByText('Close', { exact: true }).click();
+    await page
+      .getByText(/^(reader in all projects; ingest in shop|ingest in shop; reader in all projects)$/)
+      .waitFor();
+  });
+
   test('the last project is disabled or deleted only if its name is typed, and administration still works', async () => {
     const { page } = service;
     await service.enter('/console/admin');

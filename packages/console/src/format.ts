@@ -12,6 +12,11 @@ export function formatCount(n: number): string {
   return WHOLE.format(n);
 }
 
+/** `1 record`, `2,000 records`. */
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${formatCount(n)} ${n === 1 ? one : many}`;
+}
+
 /** Exact up to six digits. */
 export function compactCount(n: number): string {
   return n < 1_000_000 ? formatCount(n) : COMPACT.format(n);
@@ -106,8 +111,7 @@ export function duration(ms: number): string {
   if (minutes < 1) return `${Math.round(ms / 1_000)} s`;
   if (minutes < 60) return `${minutes} min`;
   if (minutes < 1_440) return `${Math.round(minutes / 60)} h`;
-  const days = Math.round(minutes / 1_440);
-  return days === 1 ? '1 day' : `${days} days`;
+  return plural(Math.round(minutes / 1_440), 'day');
 }
 
 /** `3 min ago`. */
@@ -122,6 +126,5 @@ export function ago(time: number, now: number): string {
 /** `30 days` or `36 hours`, of whole hours. */
 export function exactDuration(ms: number): string {
   const hours = Math.round(ms / 3_600_000);
-  const [count, unit] = hours % 24 === 0 ? [hours / 24, 'day'] : [hours, 'hour'];
-  return `${formatCount(count)} ${unit}${count === 1 ? '' : 's'}`;
+  return hours % 24 === 0 ? plural(hours / 24, 'day') : plural(hours, 'hour');
 }

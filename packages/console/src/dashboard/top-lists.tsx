@@ -10,7 +10,7 @@ import {
 import { useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
-import { exactDuration, formatCount, formatRange } from '../format.ts';
+import { exactDuration, formatCount, formatRange, plural } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
@@ -160,10 +160,7 @@ function Coverage({ name, list, queriedFrom }: CoverageProps) {
   const parts =
     attacks === 0
       ? [`No attacks with a known ${KINDS[name].one}`]
-      : [
-          `${formatCount(attacks)} ${attacks === 1 ? 'attack' : 'attacks'}${filterText(view)}`,
-          distinctText(name, list),
-        ];
+      : [`${plural(attacks, 'attack')}${filterText(view)}`, distinctText(name, list)];
   if (isComplete) return <>{(attacks === 0 ? parts : [...parts, `${hours} (whole hours)`]).join(', ')}</>;
   const keptMs = session.top_lists_ms;
   const notKept =
@@ -184,7 +181,7 @@ function Coverage({ name, list, queriedFrom }: CoverageProps) {
 function distinctText(name: Name, { total, distinct_is }: List): string {
   const { one, many } = KINDS[name];
   if (distinct_is === 'minimum') return `${formatCount(total)} or more ${many}`;
-  return `${distinct_is === 'estimate' ? 'about ' : ''}${formatCount(total)} ${total === 1 ? one : many}`;
+  return `${distinct_is === 'estimate' ? 'about ' : ''}${plural(total, one, many)}`;
 }
 
 function filterText(view: View): string {

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import type { IngestKey, SourceHealth } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
-import { formatCount } from '../format.ts';
+import { formatCount, plural } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
@@ -210,8 +210,8 @@ function Arrivals() {
     <section class={`arrivals card ${counted > 0 ? 'good' : 'bad'}`} aria-label="Arrived" role="status">
       <h3>
         {counted > 0
-          ? `${records(counted)} counted, ${formatCount(dropped)} dropped`
-          : `${records(dropped)} arrived, and ${dropped === 1 ? 'was' : 'all were'} dropped`}
+          ? `${plural(counted, 'record')} counted, ${formatCount(dropped)} dropped`
+          : `${plural(dropped, 'record')} arrived, and ${dropped === 1 ? 'was' : 'all were'} dropped`}
       </h3>
       {withoutHost > 0 && (
         <p>
@@ -227,10 +227,6 @@ function Arrivals() {
       )}
     </section>
   );
-}
-
-function records(n: number): string {
-  return `${formatCount(n)} ${n === 1 ? 'record' : 'records'}`;
 }
 
 function since(source: SourceHealth, before: readonly SourceHealth[]): SourceHealth {

@@ -2,7 +2,7 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
 import { mayRead, useApp } from '../app.ts';
-import { change, compactCount, formatCount, share } from '../format.ts';
+import { change, compactCount, formatCount, plural, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
@@ -257,7 +257,5 @@ function shownTiles(tiles: readonly Tile[], { search, sort: chosen }: View): Til
 
 function countText(tiles: readonly Tile[]): string {
   const hosts = tiles.filter(({ host }) => host !== null).length;
-  const projects = tiles.length - hosts;
-  const count = (n: number, one: string, many: string) => `${formatCount(n)} ${n === 1 ? one : many}`;
-  return `${count(projects, 'project', 'projects')}, ${count(hosts, 'host', 'hosts')}`;
+  return `${plural(tiles.length - hosts, 'project')}, ${plural(hosts, 'host')}`;
 }

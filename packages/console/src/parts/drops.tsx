@@ -1,7 +1,7 @@
 /** Dropped records: how many, why, what they look like, and what to do. */
 import type { SourceHealth } from '../api.ts';
 import { useApp } from '../app.ts';
-import { formatCount, share } from '../format.ts';
+import { plural, share } from '../format.ts';
 import { total } from '../points.ts';
 
 export const droppedOf = ({ dropped }: Pick<SourceHealth, 'dropped'>) => total(Object.values(dropped));
@@ -51,7 +51,7 @@ function Drop({ source, reason, records }: { source: SourceHealth; reason: strin
       <div class="drop-head">
         <strong>{why.charAt(0).toUpperCase() + why.slice(1)}</strong>
         <span class={EXPECTED.includes(reason) ? 'faint' : 'attack'}>
-          {`${formatCount(records)} ${records === 1 ? 'record' : 'records'}, ${share(records, recordsOf(source))}`}
+          {`${plural(records, 'record')}, ${share(records, recordsOf(source))}`}
         </span>
       </div>
       <p class="hint">
