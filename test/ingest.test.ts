@@ -2,7 +2,6 @@
 import { spawnSync } from 'node:child_process';
 import {
   appendFileSync,
-  createWriteStream,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -14,11 +13,9 @@ import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { openLog } from '../packages/server/dist/ingest/byte-stream.js';
 import { parserSetup } from '../packages/server/dist/ingest/chunk-parser.js';
 import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/file.js';
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
@@ -596,7 +593,7 @@ test.runIf(spawnSync('script', ['--version']).status === 0)(
   },
 );
 
-test.each(['a stream', 'a file'])('threads count %s like the main thread alone', async (input) => {
+test('threads count a file like the main thread alone', async () => {
   const file = sandbox.write('large.log', largeLog());
   const reader = { format: 'auto' as const };
   const limits = { retentionMs: 365 * DAY_MS, hostsMax: 5 };
@@ -605,7 +602,7 @@ test.each(['a stream', 'a file'])('threads count %s like the main thread alone',
     const source = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     const progress: FileProgress[] = [];
     const pipeline = new Pipeline(store, limits, () => NOW);
-    const stream = input === 'a file' ? await PlainFile.open(file) : openLog(file);
+    const stream = await PlainFile.open(file);
     for await (const step of ingestFile(stream, source, store, pipeline, { parsers })) progress.push(step);
     return { progress, hosts: await store.hosts('p'), sources: await store.sources('p') };
   };
@@ -683,35 +680,6 @@ describe.runIf(availableParallelism() > 1)('after a thread has failed', () => {
     expect(stdout).toMatch(/^accepted +19700$/m);
     expect(stdout).toMatch(/^dropped +400$/m);
   });
-
-  test('a named pipe ends with an error, and the next run counts the rest', async () => {
-    const pipe = sandbox.path('pipe');
-    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
-    const args = ['ingest', '--data', sandbox.data, '--project', api.project, pipe];
-    const block = Buffer.from(largeLog());
-    const { failed, program } = failingProgram('pipe', 3);
-    const first = sandbox.start(args, { program });
-    let blocks = 0;
-    // Until threads read it, however long they take to start.
-    const isWritten = pipeline(function* () {
-      while (!existsSync(failed)) {
-        blocks++;
-        yield block;
-      }
-    }, createWriteStream(pipe)).catch(({ code }: NodeJS.ErrnoException) => expect(code).toBe('EPIPE'));
-    const { status, stdout, stderr } = await first.end();
-    await isWritten;
-    expect(stderr).toContain(`${pipe}: a thread that reads log lines has ended; run the command again`);
-    expect(status).toBe(1);
-    const counted = Number(/^accepted +(\d+)$/m.exec(stdout)?.[1]);
-    expect(counted).toBeGreaterThan(0);
-
-    const second = sandbox.start(args);
-    await pipeline(Array<Buffer>(blocks).fill(block), createWriteStream(pipe));
-    const again = await second.end();
-    expect(again.status).toBe(0);
-    expect(counted + Number(/^accepted +(\d+)$/m.exec(again.stdout)?.[1])).toBe(3_920 * blocks);
-  });
 });
 
 test('threads can be closed while one waits for another that has failed', async () => {
@@ -719,14 +687,16 @@ test('threads can be closed while one waits for another that has failed', async 
   const threads = new ParserThreads(parserSetup({ format: 'auto' }, limits), 2);
   threads.start();
   await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
-  const task = { length: 0, linesStart: 0, firstNumber: 1, now: NOW, after: null };
-  const beyondMemory = threads.parse({ ...task, content: new ArrayBuffer(1), length: 2 });
-  const waiting = threads.parse({ ...task, content: new ArrayBuffer(1) });
-  await expect(beyondMemory).rejects.toThrow(ThreadFailed);
+  // No open file has this number.
+  const part = { fd: 2 ** 20, position: 0, length: 1, start: { offset: 0, bytes: Buffer.alloc(0) } };
+  const task = { part, now: NOW, after: null };
+  const failing = threads.parse(task);
+  const waiting = threads.parse(task);
+  await expect(failing).rejects.toThrow(ThreadFailed);
   await expect(waiting).rejects.toThrow(ThreadFailed);
   expect(threads.capacity(0)).toBe(0);
   await threads.close();
-  await expect(threads.parse({ ...task, content: new ArrayBuffer(1) })).rejects.toThrow(ThreadFailed);
+  await expect(threads.parse(task)).rejects.toThrow(ThreadFailed);
 });
 
 test.each([
@@ -740,11 +710,11 @@ test.each([
   try {
     threads.start();
     await eventually(async () => threads.capacity(0) > 0 || undefined, 'ready threads');
-    const content = { fd: file.fd, position: 0, start: { offset: 0, bytes: Buffer.from('line') } };
-    const task = { content, length: 5, linesStart: 0, firstNumber: 1, now: NOW, after: '' };
+    const part = { fd: file.fd, position: 0, length: 5, start: { offset: 0, bytes: Buffer.from('line') } };
+    const task = { part, now: NOW, after: '' };
     const [before, changed, waiting] = [
       threads.parse(task),
-      threads.parse({ ...task, content: { ...content, start: { offset: 0, bytes } }, length, after: null }),
+      threads.parse({ ...task, part: { ...part, length, start: { offset: 0, bytes } }, after: null }),
       threads.parse({ ...task, after: null }),
     ];
     await expect(changed).rejects.toThrow(FileChanged);

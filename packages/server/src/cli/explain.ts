@@ -37,8 +37,7 @@ export const explainCommand = command({
     try {
       const stream = file === '-' ? decompress(openStdin(io)) : openLog(file);
       for await (const { number, text } of linesOf(stream)) {
-        const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
-        for (const each of parsed) print(number, each);
+        for (const each of reader.read(text, io.now(), number)) print(number, each);
         printer.release(reader.firstPendingLine);
         lines = number;
         if (io.stop.aborted) break;
@@ -80,8 +79,6 @@ export function withoutSameRequest(parsed: Parsed, requests: SourceRequests): Pa
   if (record === null) return { ...parsed, kind: 'dropped', reason: 'same_request' };
   return record === parsed.record ? parsed : { ...parsed, record };
 }
-
-const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
 
 async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line> {
   const bytes = new ByteReader(stream);

@@ -1,4 +1,5 @@
 /** From log lines to records: parse, check the time, and count what is dropped, with a named reason. */
+import { copyOf } from '../copy-of.ts';
 import { type AttackDetails, type Category, type DropReason, dropExample, networkOf } from '../event.ts';
 import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
@@ -130,8 +131,7 @@ export class BatchReader {
   }
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
-    const results = text === null ? [TOO_LONG] : reader.read(text, now);
-    for (const parsed of results) this.#add(read, parsed, number, text ?? '', now);
+    for (const parsed of reader.read(text, now)) this.#add(read, parsed, number, text ?? '', now);
   }
 
   /**
@@ -206,6 +206,7 @@ export class BatchReader {
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
       if (text !== '' && this.keepsExamples())
         examples[reason] ??= { text: copyOf(dropExample(text)), time: now };
+      // Copies: chunks that wait for a line in time keep them, and a substring would keep its whole line in memory.
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
         outcome.first_drops.push({ line, reason, text: copyOf(text.slice(0, DROP_EXCERPT_LENGTH_MAX)) });
     } else if (parsed.kind === 'record') {
@@ -288,19 +289,12 @@ function flushed(reader: LineReader, flush: Flush, now: number): Parsed[] {
   }
 }
 
-const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
-
-/** Chunks that wait for a line in time keep their excerpts: a substring would keep its whole line in memory. */
-function copyOf(text: string): string {
-  return Buffer.from(text, 'utf16le').toString('utf16le');
-}
-
 /** One copy of each host name. A substring would keep its whole line in memory; the copies save a fifth of the time. */
 function ownCopy(host: string | undefined, copies: Map<string, string>): string | undefined {
   if (host === undefined) return undefined;
   const known = copies.get(host);
   if (known !== undefined) return known;
-  const copy = Buffer.from(host).toString();
+  const copy = copyOf(host);
   copies.set(copy, copy);
   return copy;
 }

@@ -34,7 +34,8 @@ export const FIRST_LINE_BYTES_MAX = 4_096;
 
 /**
  * How much of that line finds the first chunk in the store. More than the address, time and path of an access line, and
- * less than a JSON record, so that files of JSON without line ends have a key, too.
+ * less than a JSON record, so that files of JSON without line ends have a key, too. New files that share it are siblings, and
+ * conflict with each other while they are counted: 2,000 of them take 15 times as long as others.
  */
 const START_BYTES = 256;
 

@@ -6,39 +6,29 @@ import { type ChunkDigests, chunkDigests } from './checkpoints.ts';
 import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
-import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock, lineEndsBefore } from './lines.ts';
+import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock } from './lines.ts';
 import { fillSync, hasSample, type Sample } from './plain-file.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
-/** Where the lines of a chunk are in its memory: after the rest of a line that was dropped for its length. */
-export interface ChunkPlace {
-  length: number;
-  linesStart: number;
-  /** The number of the first line in the chunk. */
-  firstNumber: number;
-}
-
-/** Where a thread reads a chunk itself. */
+/** Where a thread reads a chunk. */
 export interface FilePart {
   fd: number;
   position: number;
+  length: number;
   /** What the file must still have after the read. */
   start: Sample;
 }
 
-/** Memory goes to the thread, and comes back with the result. */
-export type ChunkContent = ArrayBuffer | FilePart;
-
-export interface ChunkTask extends ChunkPlace {
-  content: ChunkContent;
+export interface ChunkTask {
+  part: FilePart;
   now: number;
   /** The ID of the chunk before; null if that chunk is the previous task. */
   after: string | null;
 }
 
 /** What a reader without a state makes of a chunk. */
-export interface ParsedChunk extends ChunkPlace {
-  content: ChunkContent;
+export interface ParsedChunk {
+  part: FilePart;
   lineEnds: number;
   digests: ChunkDigests;
   /** The state of the reader after the chunk. */
@@ -74,8 +64,8 @@ export class ChunkParser {
   readonly #options: ReaderOptions;
   readonly #reader: BatchReader;
   #now = 0;
-  /** Holds the bytes of a chunk that this parser reads from a file itself. */
-  #memory: Buffer | null = null;
+  /** Holds the bytes of a chunk. */
+  readonly #memory = Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
 
   constructor({ limits, format, host, zone, overrides, pattern }: ParserSetup) {
     this.#options = {
@@ -92,22 +82,15 @@ export class ChunkParser {
    * Returns null if the file was seen to change. `after` is called when the lines have been read: the ID of the chunk
    * before may not be known earlier.
    */
-  parse(
-    { content, length, linesStart, firstNumber, now }: ChunkTask,
-    after: () => string,
-  ): ParsedChunk | null {
+  parse({ part, now }: ChunkTask, after: () => string): ParsedChunk | null {
     this.#now = now;
-    const bytes = 'fd' in content ? this.#readFile(content, length) : Buffer.from(content, 0, length);
+    const bytes = this.#readFile(part);
     if (bytes === null) return null;
     const reader = createReader(this.#options);
-    const block = new LineBlock(bytes.subarray(linesStart), firstNumber);
-    const read = this.#reader.read(block, reader, 'nothing');
+    const read = this.#reader.read(new LineBlock(bytes, 1), reader, 'nothing');
     return {
-      content,
-      length,
-      linesStart,
-      firstNumber,
-      lineEnds: lineEndsBefore(block, bytes) + read.lineEnds,
+      part,
+      lineEnds: read.lineEnds,
       digests: chunkDigests(after(), bytes),
       readerState: reader.state(),
       records: packRecords(read.records, read.hosts),
@@ -120,8 +103,7 @@ export class ChunkParser {
    * Returns null if the file no longer has its start, or a line end where the chunk was cut. Other changes do no harm:
    * records and digests come from the bytes that are read here, so the checkpoint says what was counted.
    */
-  #readFile({ fd, position, start }: FilePart, length: number): Buffer | null {
-    this.#memory ??= Buffer.allocUnsafeSlow(CHUNK_BYTES_MAX);
+  #readFile({ fd, position, length, start }: FilePart): Buffer | null {
     const bytes = this.#memory.subarray(0, length);
     const isSame = fillSync(fd, position, bytes) && endsWithLineEnd(bytes) && hasSample(fd, start);
     return isSame ? bytes : null;

@@ -22,7 +22,7 @@ import {
 import type { ChunkParsers } from './parser-threads.ts';
 import { type Counted, DoubtedBatches, type NewBatch, type Pipeline } from './pipeline.ts';
 import { PlainFile } from './plain-file.ts';
-import { FileChunks, ReadAhead, StreamChunks } from './read-ahead.ts';
+import { FileChunks, ReadAhead } from './read-ahead.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
 export interface FileIngest extends FileSource {
@@ -68,7 +68,7 @@ interface FileOptions {
   eager?: boolean;
   /** If other files are read at the same time: when it is the turn of this one to be counted. */
   turn?: Turn | undefined;
-  /** Read chunks in other threads where the result is the same. */
+  /** Read chunks of a PlainFile in other threads where the result is the same. */
   parsers?: ChunkParsers | undefined;
   /** How many bytes are still to be read, including other files; 0 if unknown. */
   bytesLeft?: () => number;
@@ -148,23 +148,18 @@ export async function* ingestFile(
       parsers?.pause();
     }
     const chunk = await ahead.bytesOf(parsed);
-    const block = new LineBlock(chunk.subarray(parsed.linesStart), lines + parsed.firstNumber);
+    const block = new LineBlock(chunk, lines + 1);
     count(chunk, pipeline.read(block, reader, 'nothing'), parsed.lineEnds);
   }
 
   function startReadingAhead(): ReadAhead | null {
-    const capacity = parsers?.capacity(bytesLeft()) ?? 0;
-    if (parsers === undefined || capacity === 0) return null;
-    const { insideLine } = checkpoints;
-    const start = file?.start;
     // Without a sample of its start, threads could not notice that the file changes.
-    if (start === null) return null;
-    const source =
-      file && start
-        ? new FileChunks(file, start, offset, insideLine)
-        : new StreamChunks(bytes, insideLine, parsers);
+    if (!parsers || !file?.start || checkpoints.insideLine) return null;
+    const capacity = parsers.capacity(bytesLeft());
+    if (capacity === 0) return null;
     aheadStart = offset;
-    return new ReadAhead(source, checkpoints, parsers, capacity, pipeline.now);
+    const chunks = new FileChunks(file, file.start, offset);
+    return new ReadAhead(chunks, checkpoints, parsers, capacity, pipeline.now);
   }
 
   /** Waits for batches until few enough are under way, or for all. */

@@ -1,7 +1,7 @@
 /** The program of a thread of parser-threads.ts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ChunkParser, type ChunkTask } from './chunk-parser.ts';
-import { LastId, type ThreadData, transferable } from './parser-threads.ts';
+import { LastId, type ThreadData } from './parser-threads.ts';
 
 const { setup, lastId } = workerData as ThreadData;
 const parser = new ChunkParser(setup);
@@ -17,6 +17,6 @@ parentPort?.on('message', (task: ChunkTask & { number: number }) => {
   chain.set(task.number, parsed === null ? waitForBefore() : parsed.digests.id);
   // Records are copied: once a thread gives an array away, V8 checks all arrays for it at every access.
   if (parsed === null) parentPort?.postMessage('changed');
-  else parentPort?.postMessage(parsed, transferable(parsed));
+  else parentPort?.postMessage(parsed);
 });
 parentPort?.postMessage('ready');

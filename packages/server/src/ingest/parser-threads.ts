@@ -1,6 +1,6 @@
 /** Threads that read chunks of log files, so that all cores take part in a large ingest (docs/decisions/0029). */
 import { Worker } from 'node:worker_threads';
-import type { ChunkContent, ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
+import type { ChunkTask, ParsedChunk, ParserSetup } from './chunk-parser.ts';
 import { CHUNK_BYTES_MAX } from './lines.ts';
 import { FileChanged } from './plain-file.ts';
 
@@ -31,13 +31,8 @@ export interface ChunkParsers {
   capacity(bytesLeft: number): number;
   /** Results could not be used: there is no capacity for the next chunks. */
   pause(): void;
-  takeMemory(): ArrayBuffer;
-  /**
-   * Rejects with FileChanged if the file was seen to change. Memory belongs to the parser until the promise resolves.
-   * Chunks must be passed in their order.
-   */
+  /** Rejects with FileChanged if the file was seen to change. Chunks must be passed in their order. */
   parse(task: ChunkTask): Promise<ParsedChunk>;
-  returnMemory(memory: ArrayBuffer): void;
 }
 
 export interface ThreadData {
@@ -55,7 +50,6 @@ export class ParserThreads implements ChunkParsers {
   readonly #setup: ParserSetup;
   readonly #size: number;
   readonly #lastId = LastId.memory();
-  readonly #memory: ArrayBuffer[] = [];
   #threads: Thread[] = [];
   #ready = 0;
   #chunks = 0;
@@ -87,21 +81,12 @@ export class ParserThreads implements ChunkParsers {
       this.#pausedFor--;
       return 0;
     }
-    // Each thread has two chunks, one of which waits, and two results wait for their turn. Each chunk of a stream takes 1 MiB
-    // and its records; each chunk of a plain file only its records, because the thread reuses its memory.
+    // Each thread has two chunks, one of which waits, and two results wait for their turn.
     return this.#ready === this.#size ? 2 * (this.#size + 1) : 0;
   }
 
   pause(): void {
     this.#pausedFor = CHUNKS_OF_PAUSE;
-  }
-
-  takeMemory(): ArrayBuffer {
-    return this.#memory.pop() ?? new ArrayBuffer(CHUNK_BYTES_MAX);
-  }
-
-  returnMemory(memory: ArrayBuffer): void {
-    this.#memory.push(memory);
   }
 
   parse(task: ChunkTask): Promise<ParsedChunk> {
@@ -111,7 +96,7 @@ export class ParserThreads implements ChunkParsers {
     const { worker, tasks } = this.#threads[number % this.#threads.length] as Thread;
     return new Promise((resolve, reject) => {
       tasks.push({ resolve, reject });
-      worker.postMessage({ ...task, number }, transferable(task));
+      worker.postMessage({ ...task, number });
     });
   }
 
@@ -139,11 +124,6 @@ export class ParserThreads implements ChunkParsers {
     this.#failure ??= new ThreadFailed('a thread that reads log lines has ended', { cause });
     for (const { tasks } of this.#threads) for (const { reject } of tasks.splice(0)) reject(this.#failure);
   }
-}
-
-/** Returns the memory that a message transfers instead of copying it. */
-export function transferable({ content }: { content: ChunkContent }): ArrayBuffer[] {
-  return 'fd' in content ? [] : [content];
 }
 
 const ID_LENGTH = 64;

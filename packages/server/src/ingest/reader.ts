@@ -23,7 +23,7 @@ import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
 import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
 import { CommonTimeParser } from './formats/timestamps.ts';
-import { Transactions, type TransactionsState } from './formats/transactions.ts';
+import { type OpenRequest, Transactions } from './formats/transactions.ts';
 import { BARE, LAYERS_MAX, type PartsState, Unwrapper, type Wrapper } from './unwrap.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
@@ -75,15 +75,12 @@ interface FlushOptions {
 
 /** Written by `state`. */
 interface State {
-  transactions?: TransactionsState | null;
-  /** The open block of lines without a wrapper. */
-  open?: OpenBlock | null;
+  transactions?: OpenRequest[];
+  blocks?: [key: string, OpenBlock][];
   columns?: readonly string[] | null;
   clock?: ZoneState | null;
-  /** The other open blocks, by key. */
-  wrapped?: [string, OpenBlock][];
   mixed?: boolean;
-  parts?: PartsState | null;
+  parts?: PartsState;
 }
 
 const DASH = 0x2d;
@@ -121,15 +118,18 @@ export class LineReader {
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
-    this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
-    this.#unwrapper = new Unwrapper(state.parts ?? []);
-    this.#blocks = new Map(state.wrapped);
-    if (state.open) this.#blocks.set(BARE, state.open);
+    this.#transactions = new Transactions(overrides, state.transactions);
+    this.#unwrapper = new Unwrapper(state.parts);
+    this.#blocks = new Map(state.blocks);
     this.#mixed = state.mixed ?? false;
   }
 
-  /** The records and drops that this line completes: none, one, or several. `number` is for `explain`. */
-  read(line: string, now: number, number?: number): Parsed[] {
+  /**
+   * The records and drops that this line completes: none, one, or several. `line` is null if it is too long. `number` is for
+   * `explain`.
+   */
+  read(line: string | null, now: number, number?: number): Parsed[] {
+    if (line === null) return [unknown('line_too_long')];
     this.#number = number;
     return this.#readWrapped(line, BARE, 0, now);
   }
@@ -216,20 +216,14 @@ export class LineReader {
   /** Everything needed to continue in another process, at most STATE_LENGTH_MAX characters; '' if nothing is needed. */
   state(): string {
     if (!this.hasState) return '';
-    const transactions = this.#transactions.state();
-    const parts = this.#unwrapper.state();
     const { columns, zone } = this.#context;
-    const clock = zone.state?.() ?? null;
-    const open = this.#blocks.get(BARE) ?? null;
-    const wrapped = [...this.#blocks].filter(([origin]) => origin !== BARE);
     const state: State = {
-      transactions,
-      open,
+      transactions: this.#transactions.state(),
+      blocks: [...this.#blocks],
       columns,
-      ...(clock !== null && { clock }),
-      ...(wrapped.length > 0 && { wrapped }),
-      ...(parts !== null && { parts }),
-      ...(this.#mixed && { mixed: true }),
+      clock: zone.state?.() ?? null,
+      mixed: this.#mixed,
+      parts: this.#unwrapper.state(),
     };
     return JSON.stringify(state);
   }

@@ -88,8 +88,7 @@ export class Unwrapper {
     return this.#parts.size > 0;
   }
 
-  state(): PartsState | null {
-    if (!this.hasState) return null;
+  state(): PartsState {
     return [...this.#parts].map(([origin, { text, touched }]) => [
       origin,
       touched,

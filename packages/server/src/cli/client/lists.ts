@@ -1,7 +1,6 @@
 /** `hosts` and `sources`: lists from a running service. */
 import type { Client, Host, List, Source as LogSource, Pages } from '@wafstat/client';
-import { alignColumns, command, type Io } from '../command.ts';
-import type { Source, Values } from '../options.ts';
+import { alignColumns, type Command, command } from '../command.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
 import { LIST_OUTPUT, printOutput, type Renderer } from './output.ts';
@@ -10,27 +9,27 @@ import { TIMEZONE } from './query.ts';
 
 const OPTIONS = { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS };
 
-export const hostsCommand = command({
-  name: 'hosts',
-  description:
-    "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
-  examples: ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
-  options: OPTIONS,
-  check: (_values, source, io) => connectionProblems(source, io),
-  run: (values, _operands, io, source) =>
-    runList(values, source, io, (client) => client.hosts({ signal: io.stop }), hostsRenderer),
-});
+export const hostsCommand = listCommand<Host>(
+  {
+    name: 'hosts',
+    description:
+      "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
+    examples: ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
+  },
+  (client, signal) => client.hosts({ signal }),
+  hostsRenderer,
+);
 
-export const sourcesCommand = command({
-  name: 'sources',
-  description:
-    "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
-  examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
-  options: OPTIONS,
-  check: (_values, source, io) => connectionProblems(source, io),
-  run: (values, _operands, io, source) =>
-    runList(values, source, io, (client) => client.sources({ signal: io.stop }), sourcesRenderer),
-});
+export const sourcesCommand = listCommand<LogSource>(
+  {
+    name: 'sources',
+    description:
+      "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
+    examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
+  },
+  (client, signal) => client.sources({ signal }),
+  sourcesRenderer,
+);
 
 function hostsRenderer({ offsetMs, text }: Timezone): Renderer<List<Host>> {
   return {
@@ -95,19 +94,24 @@ function sourcesRenderer({ offsetMs, text }: Timezone): Renderer<List<LogSource>
   };
 }
 
-async function runList<T>(
-  { timezone, output, ...values }: Values<typeof OPTIONS>,
-  source: Source<typeof OPTIONS>,
-  io: Io,
-  pages: (client: Client) => Pages<T>,
+function listCommand<T>(
+  named: Pick<Command, 'name' | 'description' | 'examples'>,
+  pages: (client: Client, signal: AbortSignal) => Pages<T>,
   renderer: (timezone: Timezone) => Renderer<List<T>>,
-): Promise<number> {
-  const connection = await connectionOf(values, source, io);
-  const { result } = await callService(connection, io, async (client) => {
-    const items: T[] = [];
-    for await (const item of pages(client)) items.push(item);
-    return { total: items.length, items };
+): Command {
+  return command({
+    ...named,
+    options: OPTIONS,
+    check: (_values, source, io) => connectionProblems(source, io),
+    async run({ timezone, output, ...values }, _operands, io, source) {
+      const connection = await connectionOf(values, source, io);
+      const { result } = await callService(connection, io, async (client) => {
+        const items: T[] = [];
+        for await (const item of pages(client, io.stop)) items.push(item);
+        return { total: items.length, items };
+      });
+      printOutput(io, output, { result }, renderer(timezone), connection);
+      return 0;
+    },
   });
-  printOutput(io, output, { result }, renderer(timezone), connection);
-  return 0;
 }

@@ -34,7 +34,8 @@ const CLAIMED_MAX = 8;
 /** The limit of stored IDs and host names. */
 const TEXT_LENGTH_MAX = 128;
 
-interface OpenRequest {
+/** Plain data, to continue in another process. */
+export interface OpenRequest {
   id: string;
   connection: string;
   format: LogFormat;
@@ -53,19 +54,14 @@ interface OpenRequest {
   lines?: LineRange;
 }
 
-/** Plain data, to continue in another process. */
-export interface TransactionsState {
-  open: OpenRequest[];
-}
-
 export class Transactions {
   readonly #overrides: Overrides;
   /** Open requests, in the order of their last lines. */
   readonly #open = new Map<string, OpenRequest>();
 
-  constructor(overrides: Overrides, state?: TransactionsState) {
+  constructor(overrides: Overrides, state: readonly OpenRequest[] = []) {
     this.#overrides = overrides;
-    for (const open of state?.open ?? []) this.#open.set(keyOf(open), open);
+    for (const open of state) this.#open.set(keyOf(open), open);
   }
 
   /** Adds a request with a complete record. */
@@ -153,9 +149,8 @@ export class Transactions {
     return this.#open.size > 0;
   }
 
-  state(): TransactionsState | null {
-    if (!this.hasState) return null;
-    return { open: [...this.#open.values()] };
+  state(): OpenRequest[] {
+    return [...this.#open.values()];
   }
 
   /** Finishes open requests, oldest first, up to the first that is not done. */
@@ -266,7 +261,7 @@ function isSameRequest(open: OpenRequest, { id, written, rules, claimedIds = [] 
   if (open.details?.blocked === true) return false;
   const isRecent =
     Math.abs(written - open.written) <= SAME_CONNECTION_MS_MAX &&
-    Math.abs(written - (open.begun ?? open.written)) <= OPEN_MS_MAX;
+    Math.abs(written - open.begun) <= OPEN_MS_MAX;
   const earlier = open.judgements.map(({ rule }) => rule);
   const canFollow = rules.every((rule) => mayFollow(rule.id, earlier));
   return isRecent && canFollow && shareIds(idsOf(open.id, open.claimedIds), idsOf(id, claimedIds));
