@@ -1,11 +1,12 @@
 /**
- * Compares both stores without HTTP, and with their goals: ingest speed, disk space and query time in bulk; then live, with
+ * Compares the stores without HTTP, and with their goals: ingest speed, disk space and query time in bulk; then live, with
  * one batch a second and a query after it. `bench/writers.mjs` measures many writers.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
  *   node bench/stores.mjs --medium    20 million on 20 hosts; takes some minutes
  *   node bench/stores.mjs --quick     2 million in 9 days
- *   node bench/stores.mjs PostgreSQL  only this store; the other one is embedded
+ *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and Citus, which must be installed and named:
+ *   node bench/stores.mjs PostgreSQL Citus --quick
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +14,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
-import { start as startPostgres, storeOptions } from './postgres-server.mjs';
+import { startCitus, start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const quick = process.argv.includes('--quick');
 const isSmall = quick || process.argv.includes('--medium');
@@ -35,6 +36,9 @@ const ROUNDS = 20;
 /** One batch a second, of this many events. */
 const LIVE_EVENTS = 1_000;
 const PROJECT = 'bench';
+/** To measure processor time: appends, one after the other, and the projects that they are to. */
+const APPENDS = 300;
+const PROJECTS = 8;
 
 /** For 100 million events. */
 const GOALS = {
@@ -47,7 +51,7 @@ const GOALS = {
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
 const { lmdbStore } = await load('lmdb/lmdb.js');
-const { postgresStore } = await load('postgres/postgres.js');
+const { migrateDistributed, postgresStore } = await load('postgres/postgres.js');
 const started = [];
 const STORES = {
   embedded: () => ({
@@ -60,13 +64,27 @@ const STORES = {
     // Without what an empty database needs.
     const empty = sizeOf(join(postgres.data, 'base'));
     const disk = () => sizeOf(join(postgres.data, 'base')) - empty;
-    return { store: postgresStore(storeOptions(postgres.url)), disk };
+    const servers = { server: [postgres] };
+    return { store: postgresStore(storeOptions(postgres.url)), disk, servers };
+  },
+  Citus: async () => {
+    const cluster = await startCitus(directory);
+    started.push(cluster);
+    const { coordinator, workers } = cluster;
+    const options = storeOptions(coordinator.url);
+    await migrateDistributed(options);
+    const size = () => workers.reduce((sum, { data }) => sum + sizeOf(join(data, 'base')), 0);
+    const empty = size();
+    const servers = { coordinator: [coordinator], workers };
+    return { store: postgresStore(options), disk: () => size() - empty, servers };
   },
 };
+/** Debian does not package Citus. */
+const DEFAULT_STORES = ['embedded', 'PostgreSQL'];
 try {
   const stores = {};
   for (const [name, open] of Object.entries(STORES)) {
-    if (chosen.length === 0 || chosen.includes(name)) stores[name] = await open();
+    if ((chosen.length === 0 ? DEFAULT_STORES : chosen).includes(name)) stores[name] = await open();
   }
   const rows = { 'events per second': {}, 'bytes per event': {} };
   for (const [name, { store, disk }] of Object.entries(stores)) {
@@ -89,12 +107,14 @@ try {
       throw new Error(`${query}: the stores differ`);
   }
   await measureLive(stores, rows);
+  await measureProcessorTime(stores, rows);
   for (const row of Object.values(rows)) {
     for (const name of Object.keys(row))
       if (Array.isArray(row[name])) row[name] = Number(median(row[name]).toFixed(3));
   }
   console.table(rows);
   console.table(goalTable(rows));
+  if (stores.PostgreSQL && stores.Citus) console.table(ratios(rows));
   for (const { store } of Object.values(stores)) await store.close();
 } finally {
   for (const server of started) await server.stop();
@@ -131,6 +151,47 @@ async function measureLive(stores, rows) {
   }
   rows[`live: append of ${LIVE_EVENTS} events, ms`] = appends;
   rows['live: 24 h by minute to now, one host, ms'] = reads;
+}
+
+/** Processor time of the servers of a database per append, with several projects in turn. */
+async function measureProcessorTime(stores, rows) {
+  for (const [name, { store, servers }] of Object.entries(stores)) {
+    if (servers === undefined) continue;
+    const append = (i) => {
+      const events = Array.from({ length: LIVE_EVENTS }, (_, n) => ({
+        time: TRAFFIC.end + i * 1_000 + (n % 1_000),
+        hostId: null,
+        request: true,
+        attack: n % 33 === 0 ? 'xss' : null,
+        count: 1,
+      }));
+      const source = { name: 'processor', format: 'events' };
+      return store.append({ project: `${i % PROJECTS}`, source, id: `${i}`, events, dropped: {} });
+    };
+    // Connections and caches of plans.
+    for (let i = 0; i < PROJECTS * 10; i++) await append(i);
+    const used = () =>
+      Object.entries(servers).map(([part, list]) => [
+        part,
+        list.reduce((sum, each) => sum + each.processorMs(), 0),
+      ]);
+    const before = Object.fromEntries(used());
+    for (let i = 0; i < APPENDS; i++) await append(PROJECTS * 10 + i);
+    for (const [part, ms] of used()) {
+      const row = `append of ${LIVE_EVENTS} events, processor ms of the ${part}`;
+      rows[row] = { ...rows[row], [name]: Number(((ms - before[part]) / APPENDS).toFixed(2)) };
+    }
+  }
+}
+
+/** What Citus costs: the times of PostgreSQL are 1. */
+function ratios(rows) {
+  return Object.entries(rows)
+    .filter(([what, row]) => /, ms$|per second/.test(what) && row.Citus && row.PostgreSQL)
+    .map(([what, { Citus, PostgreSQL }]) => {
+      const ratio = what.includes('per second') ? PostgreSQL / Citus : Citus / PostgreSQL;
+      return { what, ratio: Number(ratio.toFixed(2)) };
+    });
 }
 
 function goalTable(rows) {

@@ -1,12 +1,13 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
 
 import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { recordsRead } from '../diagnostics.ts';
 import { afterRunning } from '../running-time.ts';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
-import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
+import { type DatabaseUrl, describeUrl } from './url.ts';
 
 export interface DatabaseOptions {
   url: DatabaseUrl;
@@ -383,7 +384,10 @@ function failOnMalformedData(client: pg.Client): void {
 
 function tlsOf({ url, usesTls }: DatabaseOptions, host: string): pg.ClientConfig['ssl'] {
   if (!usesTls(host)) return false;
-  return { rejectUnauthorized: true, ...(url.caFile === null ? {} : { ca: readCertificates(url.caFile) }) };
+  return {
+    rejectUnauthorized: true,
+    ...(url.caFile === null ? {} : { ca: readFileSync(url.caFile, 'utf8') }),
+  };
 }
 
 function getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown {

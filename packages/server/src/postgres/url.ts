@@ -1,5 +1,4 @@
 /** The URL of a PostgreSQL database, with one or more servers. */
-import { readFileSync } from 'node:fs';
 
 export interface DatabaseUrl {
   servers: readonly { host: string; port: number }[];
@@ -82,8 +81,4 @@ function parseTls(mode: string | null): DatabaseUrl['tls'] {
 export function describeUrl({ servers, database }: DatabaseUrl): string {
   const names = servers.map(({ host, port }) => (host.startsWith('/') ? host : `${host}:${port}`));
   return `${names.join(',')}/${database}`;
-}
-
-export function readCertificates(path: string): string {
-  return readFileSync(path, 'utf8');
 }
