@@ -87,10 +87,10 @@ describe('deeply nested JSON', () => {
 
 test('an attack counts even if its message is too long to read all of it', () => {
   const reader = createReader({ format: 'auto' });
-  const fields = '[file "x.conf"] [id "942100"] [hostname "a"] [uri "/"] [unique_id "1"]';
-  reader.read(`${NGINX}${'x'.repeat(100_000)} ${fields}, client: 192.0.2.7, host: "a"`, 0);
+  const fields = '[file "x.conf"] [id "942100"] [hostname "a"] [uri "/"] [unique_id "b"]';
+  reader.read(`${APACHE}${'x'.repeat(100_000)} ${fields}`, 0);
   expect(reader.flush()).toMatchObject([
-    { kind: 'record', format: 'nginx-error', record: { request: false, attack: 'vuln' } },
+    { kind: 'record', format: 'apache-error', record: { request: false, host: 'a', details: { url: '/' } } },
   ]);
 });
 
