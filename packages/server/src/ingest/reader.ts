@@ -83,6 +83,9 @@ interface State {
   parts?: PartsState;
 }
 
+/** Broken JSON in one wrapped line, each of which takes an exception: 10,000 would take 0.1 s. The rest is not parsed. */
+const BROKEN_JSON_MAX = 1_000;
+
 const DASH = 0x2d;
 
 export class LineReader {
@@ -104,6 +107,8 @@ export class LineReader {
   #mixed: boolean;
   /** The number of the current line, for `explain`. */
   #number: number | undefined;
+  /** How much broken JSON the current line has. */
+  #brokenJson = 0;
 
   constructor(options: ReaderOptions, state: State) {
     const { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern } = options;
@@ -131,6 +136,7 @@ export class LineReader {
   read(line: string | null, now: number, number?: number): Parsed[] {
     if (line === null) return [unknown('line_too_long')];
     this.#number = number;
+    this.#brokenJson = 0;
     return this.#readWrapped(line, BARE, 0, now);
   }
 
@@ -238,7 +244,9 @@ export class LineReader {
   }
 
   #readJson(line: string, now: number): Parsed[] {
+    if (this.#brokenJson === BROKEN_JSON_MAX) return [unknown('json_fragment')];
     const { values, broken } = parseJsonLine(line);
+    if (broken !== null) this.#brokenJson++;
     if (broken !== null && !line.startsWith('"')) {
       // Clients choose the virtual host before an access line, which may have a brace. Servers escape quotes.
       const asText = this.#readText(line, now);

@@ -85,12 +85,25 @@ describe('deeply nested JSON', () => {
   });
 });
 
+test('10,000 lines of broken JSON in one line are not all parsed', () => {
+  const MESSAGE = `${'[[[['.repeat(20)}1\n`.repeat(9_000);
+  const parse = vi.spyOn(JSON, 'parse');
+  const reader = createReader({ format: 'auto' });
+  const parsed = reader.read(JSON.stringify({ __REALTIME_TIMESTAMP: '1', MESSAGE }), 0);
+  expect(parsed).toHaveLength(9_000);
+  expect(parsed.every(({ kind }) => kind === 'dropped')).toBe(true);
+  expect(parse.mock.calls.length).toBeLessThan(1_100);
+  const access = '192.0.2.7 - - [10/Dec/2025:09:25:32 +0000] "GET / HTTP/1.1" 200';
+  expect(reader.read(access, 0)).toMatchObject([{ kind: 'record' }]);
+  expect(reader.read('{"time":1,"attack":"xss"}', 0)).toMatchObject([{ kind: 'record' }]);
+});
+
 test('an attack counts even if its message is too long to read all of it', () => {
   const reader = createReader({ format: 'auto' });
-  const fields = '[file "x.conf"] [id "942100"] [hostname "a"] [uri "/"] [unique_id "1"]';
-  reader.read(`${NGINX}${'x'.repeat(100_000)} ${fields}, client: 192.0.2.7, host: "a"`, 0);
+  const fields = '[file "x.conf"] [id "942100"] [hostname "a"] [uri "/"] [unique_id "b"]';
+  reader.read(`${APACHE}${'x'.repeat(100_000)} ${fields}`, 0);
   expect(reader.flush()).toMatchObject([
-    { kind: 'record', format: 'nginx-error', record: { request: false, attack: 'vuln' } },
+    { kind: 'record', format: 'apache-error', record: { request: false, host: 'a', details: { url: '/' } } },
   ]);
 });
 

@@ -17,14 +17,14 @@ export interface RuleText {
 
 type Found = RuleText & { rule: { tags: string[] } };
 
-/**
- * The rest of a longer message is ignored, which bounds the time of a megabyte of fields: nginx cuts a line at 2,048 bytes,
- * Apache at 8,192. The attack still counts.
- */
+/** nginx cuts a line at 2,048 bytes, Apache at 8,192. The limit bounds the time of a megabyte of fields. */
 const MESSAGE_LENGTH_MAX = 65_536;
 
+/** Without the middle of a message beyond the limit: it begins with the outcome, and ends with the request. */
 export function messageAfter(line: string, at: number): string {
-  return line.slice(at, at + MESSAGE_LENGTH_MAX);
+  const message = line.slice(at);
+  const half = MESSAGE_LENGTH_MAX / 2;
+  return message.length <= MESSAGE_LENGTH_MAX ? message : message.slice(0, half) + message.slice(-half);
 }
 
 /** `ModSecurity: Warning. ..`, possibly after `[client ..] `. */
