@@ -7,7 +7,7 @@ import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, SECOND_RUNS 
 import { clip, type Level, planChunks } from '../plan.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
-import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
+import { ChunkCache } from './chunk-cache.ts';
 import { inSlices, type Lookups, readChanges } from './count.ts';
 import { type CountArray, compact, largest } from './decoded-cells.ts';
 import { RecordReader } from './records.ts';
@@ -112,7 +112,7 @@ class PeakSearch {
     this.#cache = cache;
     this.#query = query;
     this.#records = new RecordReader(schema, { read });
-    this.#cacheKey = partKey(key, ALL_CELLS);
+    this.#cacheKey = key;
     this.#points = edges.length - 1;
     this.#best = new Float64Array(GROUPS.length * this.#points);
     this.#recordsLeft = limits.records;
