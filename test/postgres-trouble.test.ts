@@ -184,7 +184,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(await store.append(batch('first', 1))).toMatchObject({ kind: 'appended' });
       // It has the tables, but must not be asked to write.
       await expect(readOnly.append(batch('no', 1))).rejects.toThrow(/accepts no writes/);
-      await expect(readOnly.checkWrites()).rejects.toThrow(/accepts no writes/);
+      await expect(readOnly.check('appends')).rejects.toThrow(/accepts no writes/);
       const batches = Array.from({ length: 200 }, (_, i) => batch(`batch-${i}`, 1 + (i % 3)));
       let acknowledged = 0;
       const appending = (async () => {
@@ -195,7 +195,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       })();
       await eventually(() => acknowledged > 50 || undefined, 'some batches');
       await old.kill();
-      await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+      await expect(store.check('queries')).rejects.toThrow(StoreUnavailable);
       const before = acknowledged;
       standby.promote();
       await appending;
@@ -435,7 +435,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       primary.sql(`CREATE ROLE stranger LOGIN PASSWORD '${PASSWORD}'`);
       const options = optionsOf([primary.port], schema);
       const store = postgresStore({ ...options, url: { ...options.url, user: 'stranger' } }, () => NOW);
-      await expect(store.ping()).rejects.toThrow(`permission denied for schema ${schema}`);
+      await expect(store.check('queries')).rejects.toThrow(`permission denied for schema ${schema}`);
       await store.close();
     });
 

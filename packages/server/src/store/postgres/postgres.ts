@@ -80,11 +80,12 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     return new Map(hosts.map(({ id, number }) => [id, rowsOf(number)]));
   }
 
-  const records = recordMethods(database, available, now);
+  const { batches, putSource, ...records } = recordMethods(database, available, now);
+  const { topSlices, putTopSlices, ...topLists } = topListMethods(database, available);
 
   return {
     ...records,
-    ...topListMethods(database, available),
+    ...topLists,
 
     append: (batch) => available(() => commits.append(batch)),
 
@@ -93,8 +94,14 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     peaks: ({ edges, ...selection }) => available(() => findPeaks(database, selection, edges)),
 
-    async *events(project) {
-      yield* await available(async () => dumpEvents(database, project));
+    transfer: {
+      async *events(project) {
+        yield* await available(async () => dumpEvents(database, project));
+      },
+      batches,
+      putSource,
+      topSlices,
+      putTopSlices,
     },
 
     prune: (before, limits = {}) =>
@@ -107,10 +114,9 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         await dropPartitions(database, ['top_lists'], listsBefore, stop);
       }),
 
-    ping: () => available(async () => void (await database.run('SELECT 1'))),
-
-    async checkWrites() {
-      await records.checkWrites();
+    async check(what) {
+      if (what === 'queries') return available(async () => void (await database.run('SELECT 1')));
+      await available(() => database.checkWritable());
       // A server that gets no pushes because it is not ready must notice that there is space again.
       if (notWritable !== null) await noteWrites(() => tryWrite(database));
     },
