@@ -27,7 +27,7 @@ async function measure(seconds) {
   try {
     // Creates the tables.
     const first = postgresStore(storeOptions(postgres.url));
-    await first.ping();
+    await first.check('queries');
     await first.close();
     for (const [name, processes, projects] of [
       ['16 writers, one project', 16, 1],

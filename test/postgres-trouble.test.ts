@@ -186,7 +186,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       for (const refused of [
         standbyOnly.append(batch('no', 1)),
         standbyOnly.count({ ...ALL, rows: 'timeline' }),
-        standbyOnly.ping(),
+        standbyOnly.check('queries'),
       ]) {
         await expect(refused).rejects.toThrow(/is a standby: only the primary is used/);
       }
@@ -200,7 +200,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       })();
       await eventually(() => acknowledged > 50 || undefined, 'some batches');
       await old.kill();
-      await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+      await expect(store.check('queries')).rejects.toThrow(StoreUnavailable);
       const before = acknowledged;
       standby.promote();
       await appending;
@@ -441,7 +441,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       primary.sql(`CREATE ROLE stranger LOGIN PASSWORD '${PASSWORD}'`);
       const options = optionsOf([primary.port], schema);
       const store = postgresStore({ ...options, url: { ...options.url, user: 'stranger' } }, () => NOW);
-      await expect(store.ping()).rejects.toThrow(`permission denied for schema ${schema}`);
+      await expect(store.check('queries')).rejects.toThrow(`permission denied for schema ${schema}`);
       await store.close();
     });
 

@@ -109,7 +109,7 @@ export function batchTests({ fresh }: Suite): void {
       sameRequests: [0],
     });
     const days: Record<string, number> = {};
-    for await (const batches of store.batches('p', 'test'))
+    for await (const batches of store.transfer.batches('p', 'test'))
       for (const { id, day } of batches) days[id] = day - Math.floor(NOW / DAY_MS);
     expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1 });
   });

@@ -127,7 +127,7 @@ export function durabilityTests({ create, runs }: DurableSuite): void {
     expect(list.items).toHaveLength(100);
     expect(list.items[0]).toMatchObject({ key: '203.0.113.7', count: 250, error: 0 });
     const slices = [];
-    for await (const part of store.topSlices('p')) slices.push(...part);
+    for await (const part of store.transfer.topSlices('p')) slices.push(...part);
     expect(slices).toMatchObject([{ hostId: null, hour: Math.floor(NOW / HOUR_MS) }]);
     expect(slices[0]?.record.length).toBeLessThan(2 * (2_100 + 100 * 40));
     await destroy();

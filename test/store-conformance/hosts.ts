@@ -113,7 +113,7 @@ export function hostTests({ fresh, runs }: Suite): void {
     const summary = async (each: Store) => {
       const hosts = await each.hosts('p');
       const events = [];
-      for await (const part of each.events('p')) events.push(...part.events);
+      for await (const part of each.transfer.events('p')) events.push(...part.events);
       return {
         hosts,
         sources: (await each.sources('p')).map(({ id: _, ...source }) => source),

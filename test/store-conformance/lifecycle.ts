@@ -106,7 +106,7 @@ export function lifecycleTests({ fresh, destroyAll, runs }: Suite): void {
       const time = NOW - (10 - steps) * DAY_MS;
       await store.prune(time, { freeBefore: 0 });
       const pruned = store.prune(0, { freeBefore: time });
-      for (let i = 0; i < steps; i++) await store.ping();
+      for (let i = 0; i < steps; i++) await store.check('queries');
       const restored = await store.restoreHorizon(0);
       await pruned;
       expect(await store.retention()).toMatchObject({ horizon: restored, freedBefore: restored });
@@ -189,7 +189,7 @@ export function lifecycleTests({ fresh, destroyAll, runs }: Suite): void {
   test('a closed store rejects every call', async () => {
     const { store } = await fresh();
     await store.close();
-    await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+    await expect(store.check('queries')).rejects.toThrow(StoreUnavailable);
     await expect(store.append(batch('p', [], []))).rejects.toThrow(StoreUnavailable);
     const query = { project: 'p', edges: [0, 1] };
     for (const byHost of [false, true])

@@ -146,10 +146,10 @@ export function topListTests({ fresh, destroyAll, runs }: Suite): void {
     const { items } = await back.top({ project: 'p', list: 'urls', limit: 5, ...range });
     expect(items).toHaveLength(5);
     const slices = [];
-    for await (const part of other.topSlices('p')) slices.push(...part);
+    for await (const part of other.transfer.topSlices('p')) slices.push(...part);
     // Lists of the whole range would be the same.
     await back.deleteDetails('p');
-    await back.putTopSlices(
+    await back.transfer.putTopSlices(
       'p',
       slices.map((slice) => ({ ...slice, hour: slice.hour - 1 })),
     );
@@ -159,10 +159,10 @@ export function topListTests({ fresh, destroyAll, runs }: Suite): void {
     for (const each of [other, back]) {
       await each.prune(horizon, { freeBefore: 0, topListsBefore: 0 });
       await each.deleteDetails('p');
-      await each.putTopSlices('p', slices);
+      await each.transfer.putTopSlices('p', slices);
     }
     const kept = [];
-    for await (const part of back.topSlices('p')) kept.push(...part);
+    for await (const part of back.transfer.topSlices('p')) kept.push(...part);
     const hours = slices.map(({ hour }) => hour).filter((hour) => hour * HOUR_MS >= horizon);
     expect(kept.map(({ hour }) => hour).sort()).toEqual(hours.sort());
     expect(await differences(other, back, 'p', range)).toEqual([]);

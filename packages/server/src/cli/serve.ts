@@ -230,7 +230,7 @@ function watchWrites(
 /** Messages contain figures, which differ each time; reasons do not. */
 async function writeTrouble(store: Store, identity: Served['identity']) {
   try {
-    await store.checkWrites();
+    await store.check('appends');
     if (identity.kind === 'local') await identity.checkWrites();
     return null;
   } catch (error) {
@@ -252,7 +252,7 @@ async function boundGarbage(): Promise<void> {
 /** An unavailable store may come back; a misconfigured one must be fixed first. */
 async function storeWarning(store: Store): Promise<string | null> {
   try {
-    await store.ping();
+    await store.check('queries');
     return null;
   } catch (error) {
     if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) throw error;

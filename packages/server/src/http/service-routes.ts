@@ -57,7 +57,7 @@ export function serviceRoutes(
       async handler(request) {
         // Checked first, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
-        await store.ping();
+        await store.check('queries');
         if (identity.kind === 'remote') await identity.check();
         await checkWrites(store, identity);
         const projects = (await store.unavailableProjects?.()) ?? [];
@@ -96,7 +96,7 @@ export function serviceRoutes(
 /** Readiness is public, so the response gives the reason without paths; the log has the whole message. */
 async function checkWrites(store: Store, identity: Identity | RemoteIdentity): Promise<void> {
   try {
-    await store.checkWrites();
+    await store.check('appends');
     if (identity.kind === 'local') await identity.checkWrites();
   } catch (error) {
     if (!isNotWritable(error)) throw error;

@@ -388,7 +388,7 @@ describe('metrics of the store', () => {
     const unavailable = async () => {
       throw new StoreUnavailable('the database does not respond');
     };
-    Object.assign(failing, { projects: unavailable, checkWrites: unavailable });
+    Object.assign(failing, { projects: unavailable, check: unavailable });
     const during = await scrape();
     expect(sample(during, 'wafstat_requests_total', PROJECT)).toBe(0);
     expect(sample(during, 'wafstat_store_read_failures_total')).toBe(1);

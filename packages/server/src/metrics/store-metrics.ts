@@ -59,7 +59,7 @@ export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<
 
   async function read(): Promise<void> {
     const [isWritable] = await Promise.all([
-      store.checkWrites().then(
+      store.check('appends').then(
         () => 1,
         () => 0,
       ),

@@ -30,15 +30,16 @@ export async function copyProject(
       );
     }
   }
-  for await (const { id, events } of from.events(project)) {
+  for await (const { id, events } of from.transfer.events(project)) {
     await to.append({ project, source: NO_SOURCE, id, events, dropped: {} });
     progress(events.length);
   }
-  for await (const slices of from.topSlices(project)) await to.putTopSlices(project, slices);
+  for await (const slices of from.transfer.topSlices(project))
+    await to.transfer.putTopSlices(project, slices);
   for (const source of await from.sources(project)) {
-    await to.putSource(project, source, []);
-    for await (const batches of from.batches(project, source.name))
-      await to.putSource(project, source, batches);
+    await to.transfer.putSource(project, source, []);
+    for await (const batches of from.transfer.batches(project, source.name))
+      await to.transfer.putSource(project, source, batches);
   }
   for (const followed of await from.followedPaths(project)) await to.putFollowedPath(project, followed);
 }
@@ -61,7 +62,8 @@ async function checkDestination(from: Store, to: Store, project: string): Promis
 }
 
 async function hasImportedEvents(to: Store, project: string): Promise<boolean> {
-  for await (const batches of to.batches(project, NO_SOURCE.name)) if (batches.length > 0) return true;
+  for await (const batches of to.transfer.batches(project, NO_SOURCE.name))
+    if (batches.length > 0) return true;
   return false;
 }
 
@@ -107,7 +109,7 @@ async function hashTopLists(
 ): Promise<Map<string | null, bigint>> {
   const sums = new Map<string | null, bigint>();
   const { from, to } = wholeHours(range);
-  for await (const slices of store.topSlices(project)) {
+  for await (const slices of store.transfer.topSlices(project)) {
     for (const { hostId, hour, record } of slices) {
       if (hour * HOUR_MS < from || hour * HOUR_MS >= to) continue;
       const hash = createHash('sha256').update(`${hour} `).update(record).digest();

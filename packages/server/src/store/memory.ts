@@ -293,50 +293,53 @@ export function memoryStore(
       return listed.sort((a, b) => (a.name < b.name ? -1 : 1));
     },
 
-    async *events(project) {
-      const events = matching(project, undefined).map((event) => ({
-        ...event,
-        details: event.details?.blocked === true ? { blocked: true } : undefined,
-      }));
-      yield { id: 'all', events };
-    },
+    transfer: {
+      async *events(project) {
+        const events = matching(project, undefined).map((event) => ({
+          ...event,
+          details: event.details?.blocked === true ? { blocked: true } : undefined,
+        }));
+        yield { id: 'all', events };
+      },
 
-    async *batches(project, source) {
-      yield open(project).batches.get(source) ?? [];
-    },
+      async *batches(project, source) {
+        yield open(project).batches.get(source) ?? [];
+      },
 
-    async putSource(projectId, source, batches) {
-      const project = open(projectId);
-      project.sources = [...project.sources.filter(({ name }) => name !== source.name), source];
-      const known = project.batches.get(source.name) ?? [];
-      const others = known.filter(({ id }) => !batches.some((batch) => batch.id === id));
-      project.batches.set(source.name, [...others, ...batches]);
-    },
+      async putSource(projectId, source, batches) {
+        const project = open(projectId);
+        project.sources = [...project.sources.filter(({ name }) => name !== source.name), source];
+        const known = project.batches.get(source.name) ?? [];
+        const others = known.filter(({ id }) => !batches.some((batch) => batch.id === id));
+        project.batches.set(source.name, [...others, ...batches]);
+      },
 
-    async *topSlices(project) {
-      const hours = new Map<number, Mention[]>();
-      for (const mention of open(project).mentions) {
-        if (mention.hour * HOUR_MS < Math.max(horizon, topListsBefore)) continue;
-        hours.set(mention.hour, [...(hours.get(mention.hour) ?? []), mention]);
-      }
-      yield Array.from(hours, ([hour, mentions]) => {
-        const additions = additionsOf(mentions);
-        const keysMax = Number.POSITIVE_INFINITY;
-        const [joint] = finish(addToRecords({ additions, read: () => undefined, project, keysMax }));
-        if (joint === undefined || joint.hostId !== null)
-          throw new Error('the oracle has only joint records');
-        return { hour, ...joint };
-      });
-    },
+      async *topSlices(project) {
+        const hours = new Map<number, Mention[]>();
+        for (const mention of open(project).mentions) {
+          if (mention.hour * HOUR_MS < Math.max(horizon, topListsBefore)) continue;
+          hours.set(mention.hour, [...(hours.get(mention.hour) ?? []), mention]);
+        }
+        yield Array.from(hours, ([hour, mentions]) => {
+          const additions = additionsOf(mentions);
+          const keysMax = Number.POSITIVE_INFINITY;
+          const [joint] = finish(addToRecords({ additions, read: () => undefined, project, keysMax }));
+          if (joint === undefined || joint.hostId !== null)
+            throw new Error('the oracle has only joint records');
+          return { hour, ...joint };
+        });
+      },
 
-    async putTopSlices(projectId, slices) {
-      const project = open(projectId);
-      for (const { hour, record } of slices) {
-        const { hosts } = decodeRecord(record);
-        if (hosts === null) throw new Error('the oracle has only joint records');
-        project.mentions = project.mentions.filter((mention) => mention.hour !== hour);
-        for (const [id, sections] of hosts) project.mentions.push(...mentionsIn(sections, hour, id || null));
-      }
+      async putTopSlices(projectId, slices) {
+        const project = open(projectId);
+        for (const { hour, record } of slices) {
+          const { hosts } = decodeRecord(record);
+          if (hosts === null) throw new Error('the oracle has only joint records');
+          project.mentions = project.mentions.filter((mention) => mention.hour !== hour);
+          for (const [id, sections] of hosts)
+            project.mentions.push(...mentionsIn(sections, hour, id || null));
+        }
+      },
     },
 
     async deleteDetails(project) {
@@ -377,8 +380,7 @@ export function memoryStore(
       return horizon;
     },
 
-    async checkWrites() {},
-    async ping() {
+    async check() {
       if (closed) throw new StoreUnavailable('the store is closed');
     },
 

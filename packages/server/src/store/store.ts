@@ -101,26 +101,7 @@ export interface Store {
   /** The projects that have batches, sorted by ID, with their sources. One scan: cheaper than `sources` for each. */
   projects(): Promise<ProjectSources[]>;
 
-  /**
-   * Every counted event, in parts of bounded size, for import into another store under the source NO_SOURCE. Until
-   * something is counted, each call yields the same parts with the same ids.
-   */
-  events(project: string): AsyncIterable<{ id: string; events: Event[] }>;
-
-  /** The batches of a source that the store still recognizes, in parts of bounded size. */
-  batches(project: string, source: string): AsyncIterable<BatchRecord[]>;
-
-  /** Replaces a source with the one from another store, and adds batches of it to those that this store recognizes. */
-  putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
-
-  /**
-   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. In each hour, the slice of
-   * the project comes last.
-   */
-  topSlices(project: string): AsyncIterable<TopSlice[]>;
-
-  /** Replaces slices with those from another store. Those before the horizon are left out. */
-  putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
+  readonly transfer: Transfer;
 
   /** Deletes the top lists and the examples of dropped lines of a project in short steps. Its counts stay. */
   deleteDetails(project: string): Promise<void>;
@@ -146,17 +127,38 @@ export interface Store {
   /** Moves the horizon back to `to`, or as far as space has not been freed. Resolves to the new horizon. */
   restoreHorizon(to: number): Promise<number>;
 
-  /** Rejects with StoreUnavailable while queries fail. */
-  ping(): Promise<void>;
+  /** Rejects with StoreUnavailable while queries or appends fail; appends also fail, for example, if the disk is full. */
+  check(what: 'queries' | 'appends'): Promise<void>;
 
   /** The IDs of projects whose own server does not respond, if the projects of a store can be on several. */
   unavailableProjects?(): Promise<string[]>;
 
-  /** Rejects with StoreUnavailable while appends fail, for example because the disk is full. */
-  checkWrites(): Promise<void>;
-
   /** Waits for running appends, then releases all resources. */
   close(): Promise<void>;
+}
+
+/** What `copy` needs besides the other methods: whole projects, in parts of bounded size. */
+export interface Transfer {
+  /**
+   * Every counted event, in parts of bounded size, for import into another store under the source NO_SOURCE. Until
+   * something is counted, each call yields the same parts with the same ids.
+   */
+  events(project: string): AsyncIterable<{ id: string; events: Event[] }>;
+
+  /** The batches of a source that the store still recognizes, in parts of bounded size. */
+  batches(project: string, source: string): AsyncIterable<BatchRecord[]>;
+
+  /** Replaces a source with the one from another store, and adds batches of it to those that this store recognizes. */
+  putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
+
+  /**
+   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. In each hour, the slice of
+   * the project comes last.
+   */
+  topSlices(project: string): AsyncIterable<TopSlice[]>;
+
+  /** Replaces slices with those from another store. Those before the horizon are left out. */
+  putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
 }
 
 /** Which events a query counts. */

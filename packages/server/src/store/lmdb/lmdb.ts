@@ -180,22 +180,24 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     sources: (project) => available(() => listSources(schema, project)),
     projects: () => available(() => listProjects(schema)),
 
-    async *events(project) {
-      yield* await available(() => dumpEvents(schema, project));
+    transfer: {
+      async *events(project) {
+        yield* await available(() => dumpEvents(schema, project));
+      },
+
+      async *batches(project, source) {
+        const number = await available(() => sourceNumber(schema, project, source));
+        if (number !== undefined) yield* dumpBatches(schema, number);
+      },
+
+      putSource: (project, source, batches) => grow(() => putSource(schema, project, source, batches)),
+
+      async *topSlices(project) {
+        yield* await available(() => dumpTopSlices(schema, project));
+      },
+
+      putTopSlices: (project, slices) => grow(() => putTopSlices(schema, project, slices)),
     },
-
-    async *batches(project, source) {
-      const number = await available(() => sourceNumber(schema, project, source));
-      if (number !== undefined) yield* dumpBatches(schema, number);
-    },
-
-    putSource: (project, source, batches) => grow(() => putSource(schema, project, source, batches)),
-
-    async *topSlices(project) {
-      yield* await available(() => dumpTopSlices(schema, project));
-    },
-
-    putTopSlices: (project, slices) => grow(() => putTopSlices(schema, project, slices)),
 
     deleteDetails: (project) =>
       available(async () => {
@@ -220,9 +222,11 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
       }),
     restoreHorizon: (to) => write(() => restoreHorizon(schema, to)),
 
-    checkWrites: () => available(() => committer.check().then(() => space.check())),
-
-    ping: () => available(() => void schema.version.get('version')),
+    check: (what) =>
+      available(async () => {
+        schema.version.get('version');
+        if (what === 'appends') await committer.check().then(() => space.check());
+      }),
 
     async close() {
       if (closed) return;

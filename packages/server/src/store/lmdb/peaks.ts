@@ -4,10 +4,11 @@
  */
 
 import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, SECOND_RUNS } from '../cells.ts';
+import { MinuteSlots, Peaks, partsOf } from '../peaks.ts';
 import { clip, type Level, planChunks } from '../plan.ts';
 import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
-import { ALL_CELLS, ChunkCache, partKey } from './chunk-cache.ts';
+import { ChunkCache } from './chunk-cache.ts';
 import { inSlices, type Lookups, readChanges } from './count.ts';
 import { type CountArray, compact, largest } from './decoded-cells.ts';
 import { RecordReader } from './records.ts';
@@ -98,9 +99,8 @@ class PeakSearch {
   readonly #query: Query;
   readonly #records: RecordReader;
   readonly #cacheKey: number;
-  readonly #points: number;
-  /** By group and point: the largest known lower bound, which in the end is the peak. */
-  readonly #best: Float64Array;
+  /** The largest known lower bounds, which in the end are the peaks. */
+  readonly #best: Peaks;
   #recordsLeft: number;
   #bytesLeft: number;
   /** The upper bounds of each scope in the chunk of minutes that was read last. */
@@ -112,9 +112,8 @@ class PeakSearch {
     this.#cache = cache;
     this.#query = query;
     this.#records = new RecordReader(schema, { read });
-    this.#cacheKey = partKey(key, ALL_CELLS);
-    this.#points = edges.length - 1;
-    this.#best = new Float64Array(GROUPS.length * this.#points);
+    this.#cacheKey = key;
+    this.#best = new Peaks(edges.length - 1);
     this.#recordsLeft = limits.records;
     this.#bytesLeft = limits.bytes;
   }
@@ -139,28 +138,26 @@ class PeakSearch {
     for (const [point, parts] of undecided) {
       for (const group of GROUPS.keys()) yield* this.#decide(group, point, parts);
     }
-    return GROUPS.map((_, group) => this.#best.subarray(group * this.#points, (group + 1) * this.#points));
+    return this.#best.rows();
   }
 
   /** Raises the peaks of a point to the lower bounds of its cells. */
   #raise(point: number, bounds: CountArray, cells: number, first: number, end: number): void {
     for (let group = 0; group < GROUPS.length; group++) {
-      const at = group * this.#points + point;
-      const n = largest(bounds, group * cells + first, group * cells + end);
-      if (n > (this.#best[at] ?? 0)) this.#best[at] = n;
+      this.#best.raise(group, point, largest(bounds, group * cells + first, group * cells + end));
     }
   }
 
   #isOpen(point: number, bounds: CountArray, cells: number, first: number, end: number): boolean {
     return GROUPS.some((_, group) => {
       const start = (GROUPS.length + group) * cells;
-      return largest(bounds, start + first, start + end) > (this.#best[group * this.#points + point] ?? 0);
+      return largest(bounds, start + first, start + end) > this.#best.get(group, point);
     });
   }
 
   /** Looks into the cells whose upper bound is above the best of the point, the highest first. */
   *#decide(group: number, point: number, parts: readonly Part[]): Generator<void> {
-    const best = () => this.#best[group * this.#points + point] ?? 0;
+    const best = () => this.#best.get(group, point);
     const open: (Part & { cell: number; bounds: CountArray; upper: number })[] = [];
     for (const part of parts) {
       const cells = cellsIn(part.level);
@@ -254,7 +251,7 @@ class PeakSearch {
     const hasAttacks = rest.at(-1) !== 0;
     for (const [scope, one] of scopes) {
       if (upperOf(one, 0) === 0 && upperOf(one, GROUPS.length - 1) === 0) continue;
-      const record = this.#addExact(minute, scope, SECOND_RUNS, seconds);
+      const record = this.#addSeconds(minute, scope, seconds);
       if (hasAttacks) addAllAttacks(seconds);
       let isOpen = false;
       for (let group = 0; group < GROUPS.length; group++) {
@@ -262,7 +259,7 @@ class PeakSearch {
         rest[group] = left;
         if (left === 0) continue;
         const peak = largest(seconds, group * SECONDS, (group + 1) * SECONDS);
-        isOpen ||= peak + left > (this.#best[group * this.#points + point] ?? 0);
+        isOpen ||= peak + left > this.#best.get(group, point);
       }
       if (this.#query.slices?.isOver(record)) yield;
       if (!isOpen) break;
@@ -290,42 +287,25 @@ class PeakSearch {
   }
 
   /** Counts a minute that edges cut, possibly within a second. */
-  *#addCutMinute(minute: number, runs: readonly number[]): Generator<void> {
-    const slots: number[] = [];
-    const points: number[] = [];
-    for (const { point, first, end } of partsOf(runs)) {
-      for (let at = first; at < end; ) {
-        const slotEnd = Math.min(end, (Math.floor(at / SECOND_MS) + 1) * SECOND_MS);
-        slots.push(at, slotEnd, points.length, slotEnd - at);
-        points.push(point);
-        at = slotEnd;
-      }
-    }
-    const counts = new Float64Array(GROUPS.length * points.length);
+  *#addCutMinute(minute: number, runs: number[]): Generator<void> {
+    const slots = new MinuteSlots(runs);
     for (const scope of this.#query.scopes) {
-      const record = this.#addExact(minute, scope, slots, counts, true);
+      const record = this.#records.read(EXACT.id, minute, scope);
+      if (record !== undefined) {
+        this.#spend(1, record.length);
+        slots.add(record);
+      }
       if (this.#query.slices?.isOver(record)) yield;
     }
-    addAllAttacks(counts);
-    for (const [i, n] of counts.entries()) {
-      const group = Math.floor(i / points.length);
-      raise(this.#best, group * this.#points + (points[i % points.length] ?? 0), n);
-    }
+    slots.raise(this.#best);
   }
 
-  /** Adds the counts of an exact record, by group and slot. Returns the record. */
-  #addExact(
-    minute: number,
-    scope: number,
-    slots: number[],
-    counts: Float64Array,
-    mayBeMissing = false,
-  ): Uint8Array | undefined {
+  /** Adds the seconds of an exact record, by group. Returns the record. */
+  #addSeconds(minute: number, scope: number, seconds: Float64Array): Uint8Array {
     const record = this.#records.read(EXACT.id, minute, scope);
-    if (record === undefined && mayBeMissing) return undefined;
     if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
     this.#spend(1, record.length);
-    accumulate(record, slots, GROUP_ROWS, counts.length / GROUPS.length, counts);
+    accumulate(record, SECOND_RUNS, GROUP_ROWS, SECONDS, seconds);
     return record;
   }
 
@@ -337,19 +317,6 @@ class PeakSearch {
 }
 
 const EMPTY = new Float64Array(0);
-
-/** The cells of each point of the runs (plan.ts). */
-function* partsOf(runs: readonly number[]): Generator<{ point: number; first: number; end: number }> {
-  for (let run = 0; run < runs.length; run += 4) {
-    const end = runs[run + 1] ?? 0;
-    const cellsInPoint = runs[run + 3] ?? 1;
-    let point = runs[run + 2] ?? 0;
-    for (let first = runs[run] ?? 0; first < end; first += cellsInPoint) {
-      yield { point, first, end: Math.min(end, first + cellsInPoint) };
-      point++;
-    }
-  }
-}
 
 /** The cells of the next finer level that make up a cell. They are in one chunk. */
 function partBelow(level: number, chunk: number, cell: number): Part {

@@ -3,17 +3,16 @@
  * busiest seconds of hosts do not add up. Minutes that an edge cuts are always read exactly.
  */
 import type { Database, Run } from '../../postgres/database.ts';
-import { accumulate, GROUP_ROWS, GROUPS } from '../cells.ts';
-import { clip } from '../plan.ts';
+import { accumulate, addAllAttacks, GROUP_ROWS, GROUPS } from '../cells.ts';
+import { MinuteSlots, Peaks } from '../peaks.ts';
+import { clip, type Level, planChunks } from '../plan.ts';
 import { QueryTooLarge, type Selection } from '../store.ts';
 import { EXACT, NO_HOST, SECONDS } from './schema.ts';
 import { readSegment } from './segments.ts';
 
-const SECOND_MS = 1_000;
 const MINUTE_MS = EXACT.cellsPerChunk;
-
-/** The last group is the sum of the attacks in the others. */
-const ROWS = GROUPS.length - 1;
+/** The seconds of a minute, as runs (plan.ts). */
+const ALL_SECONDS = [0, SECONDS.cellsPerChunk, 0, 1];
 
 /** What one query may read: one or two seconds of work. */
 const BYTES_MAX = 128 * 1_048_576;
@@ -47,59 +46,98 @@ async function find(
       [...new Set(hosts ?? [])],
     ]),
   ]);
-  const peaks = new Peaks(clip(edges, state?.horizon ?? 0, state?.latest ?? 0));
-  if (hosts !== undefined) {
-    const selected = new Set(numbers.map(({ number }) => number));
-    await addSegments(run, project, peaks, (host) => selected.has(host));
+  const clipped = clip(edges, state?.horizon ?? 0, state?.latest ?? 0);
+  const peaks = new Peaks(edges.length - 1);
+  const plan = planMinutes(clipped);
+  if (hosts === undefined) {
+    await addSeconds(run, project, plan.whole, peaks);
+    for (const minute of plan.cut.keys())
+      await addSegments(run, project, [minute, minute + 1], plan, () => true, peaks);
   } else {
-    await addSeconds(run, project, peaks);
-    for (const minute of peaks.cutMinutes) await addSegments(run, project, peaks, () => true, minute);
+    const selected = new Set(numbers.map(({ number }) => number));
+    const range = [clipped[0] ?? 0, clipped.at(-1) ?? 0].map((edge) => edge / MINUTE_MS);
+    const minutes: [number, number] = [Math.floor(range[0] ?? 0), Math.ceil(range[1] ?? 0)];
+    await addSegments(run, project, minutes, plan, (host) => selected.has(host), peaks);
   }
-  return peaks.finish();
+  return peaks.rows();
 }
 
-/** Adds the seconds of all whole minutes. */
-async function addSeconds(run: Run, project: string, peaks: Peaks): Promise<void> {
-  const { firstMinute, endMinute, cutMinutes } = peaks;
+/** All whole minutes are one chunk, numbered from the epoch. */
+const WHOLE_MINUTES: Level = { id: 0, cellMs: MINUTE_MS, cellsPerChunk: Number.MAX_SAFE_INTEGER };
+
+interface MinutePlan {
+  /** Runs (plan.ts) of whole minutes. */
+  whole: number[];
+  /** Runs of the milliseconds of each minute that an edge cuts. */
+  cut: Map<number, number[]>;
+}
+
+function planMinutes(edges: readonly number[]): MinutePlan {
+  const plan = planChunks(edges, [WHOLE_MINUTES, EXACT]);
+  const whole = plan.find(({ level }) => level === WHOLE_MINUTES.id)?.runs ?? [];
+  const cut = plan.filter(({ level }) => level === EXACT.id);
+  return { whole, cut: new Map(cut.map(({ chunk, runs }) => [chunk, runs])) };
+}
+
+function boundsOf(runs: readonly number[]): [first: number, end: number] {
+  return [runs[0] ?? 0, runs.at(-3) ?? 0];
+}
+
+/** The point of each minute. Minutes must ascend. */
+function pointFinder(runs: readonly number[]): (minute: number) => number | undefined {
+  let run = 0;
+  return (minute) => {
+    while (run < runs.length && minute >= (runs[run + 1] ?? 0)) run += 4;
+    const [first = Number.POSITIVE_INFINITY, , point = 0, minutesInPoint = 1] = runs.slice(run, run + 4);
+    return minute < first ? undefined : point + Math.floor((minute - first) / minutesInPoint);
+  };
+}
+
+/** Adds the stored seconds of whole minutes. */
+async function addSeconds(run: Run, project: string, whole: readonly number[], peaks: Peaks): Promise<void> {
+  const [first, end] = boundsOf(whole);
+  const pointOf = pointFinder(whole);
+  const seconds = new Float64Array(GROUPS.length * SECONDS.cellsPerChunk);
   const from =
     'FROM rollups WHERE project = $1 AND level = $2 AND host = $3 AND minute >= $4 AND minute < $5';
   const values = [project, SECONDS.id, NO_HOST] as const;
-  const [size] = await run<{ n: number }>(`SELECT count(*) AS n ${from}`, [
-    ...values,
-    firstMinute,
-    endMinute,
-  ]);
+  const [size] = await run<{ n: number }>(`SELECT count(*) AS n ${from}`, [...values, first, end]);
   if ((size?.n ?? 0) > MINUTES_MAX) throw new QueryTooLarge();
-  for (let next = firstMinute; ; ) {
+  for (let next = first; ; ) {
     const rows = await run<{ minute: number; counts: Buffer }>(
       `SELECT minute, counts ${from} ORDER BY minute LIMIT ${MINUTES_PER_PART}`,
-      [...values, next, endMinute],
+      [...values, next, end],
     );
     for (const { minute, counts } of rows) {
-      if (cutMinutes.has(minute)) continue;
-      peaks.open(minute);
-      peaks.addSeconds(counts);
+      const point = pointOf(minute);
+      if (point === undefined) continue;
+      accumulate(counts, ALL_SECONDS, GROUP_ROWS, SECONDS.cellsPerChunk, seconds.fill(0));
+      addAllAttacks(seconds);
+      for (const [i, n] of seconds.entries()) peaks.raise(Math.floor(i / SECONDS.cellsPerChunk), point, n);
     }
     if (rows.length < MINUTES_PER_PART) return;
     next = (rows.at(-1)?.minute ?? next) + 1;
   }
 }
 
-/** Adds the segments of the whole range, or of one minute. */
+/** Adds the segments of some minutes. */
 async function addSegments(
   run: Run,
   project: string,
-  peaks: Peaks,
+  [first, end]: [first: number, end: number],
+  { whole, cut }: MinutePlan,
   isSelected: (host: number) => boolean,
-  minute?: number,
+  peaks: Peaks,
 ): Promise<void> {
-  const [first, end] = minute === undefined ? [peaks.firstMinute, peaks.endMinute] : [minute, minute + 1];
   const [size] = await run<{ bytes: number }>(
     `SELECT coalesce(sum(octet_length(cells)), 0)::bigint AS bytes FROM segments
      WHERE project = $1 AND minute >= $2 AND minute < $3`,
     [project, first, end],
   );
   if ((size?.bytes ?? 0) > BYTES_MAX) throw new QueryTooLarge();
+  const pointOf = pointFinder(whole);
+  const wholeMinute = new MinuteSlots([0, MINUTE_MS, 0, MINUTE_MS]);
+  let open = { minute: -1, slots: wholeMinute, point: 0 };
   let after = { minute: first, append: -1 };
   for (;;) {
     const rows = await run<{ minute: number; append: number; cells: Buffer }>(
@@ -109,109 +147,18 @@ async function addSegments(
       [project, after.minute, end, after.append],
     );
     for (const row of rows) {
-      peaks.open(row.minute);
-      for (const [host, record] of readSegment(row.cells)) if (isSelected(host)) peaks.add(record);
+      const { minute } = row;
+      if (minute !== open.minute) {
+        open.slots.raise(peaks, open.point);
+        const runs = cut.get(minute);
+        open = runs
+          ? { minute, slots: new MinuteSlots(runs), point: 0 }
+          : { minute, slots: wholeMinute, point: pointOf(minute) ?? 0 };
+      }
+      for (const [host, record] of readSegment(row.cells)) if (isSelected(host)) open.slots.add(record);
       after = row;
     }
-    if (rows.length < SEGMENTS_PER_PART) return;
+    if (rows.length < SEGMENTS_PER_PART) break;
   }
-}
-
-/** The seconds of a whole minute, as runs (plan.ts): from exact cells, and from cells of a second. */
-const WHOLE_MINUTE = [0, MINUTE_MS, 0, SECOND_MS];
-const WHOLE_SECONDS = [0, SECONDS.cellsPerChunk, 0, 1];
-
-/** Sums the seconds of one minute at a time. */
-class Peaks {
-  readonly #edges: readonly number[];
-  readonly #out: Float64Array[];
-  #minute: number | null = null;
-  /** The first point that ends after the start of the minute. */
-  #point = 0;
-  #runs: number[] = [];
-  /** The point of each slot: a second, or a part of one that an edge cuts. */
-  #points: number[] = [];
-  #sums = new Float64Array(0);
-
-  constructor(edges: readonly number[]) {
-    this.#edges = edges;
-    this.#out = GROUPS.map(() => new Float64Array(edges.length - 1));
-  }
-
-  get firstMinute(): number {
-    return Math.floor((this.#edges[0] ?? 0) / MINUTE_MS);
-  }
-
-  get endMinute(): number {
-    const [first, last] = [this.#edges[0] ?? 0, this.#edges.at(-1) ?? 0];
-    return first < last ? Math.ceil(last / MINUTE_MS) : this.firstMinute;
-  }
-
-  /** Minutes with an edge inside. */
-  get cutMinutes(): ReadonlySet<number> {
-    const cut = this.#edges.filter((edge) => edge % MINUTE_MS !== 0);
-    return new Set(cut.map((edge) => Math.floor(edge / MINUTE_MS)));
-  }
-
-  open(minute: number): void {
-    if (minute === this.#minute) return;
-    this.finish();
-    if (minute < (this.#minute ?? 0)) this.#point = 0;
-    this.#minute = minute;
-    const start = minute * MINUTE_MS;
-    const end = start + MINUTE_MS;
-    const edge = (i: number) => this.#edges[i] ?? 0;
-    while (this.#point + 1 < this.#edges.length && edge(this.#point + 1) <= start) this.#point++;
-    if (edge(this.#point) <= start && edge(this.#point + 1) >= end) {
-      this.#runs = WHOLE_MINUTE;
-      this.#points = new Array<number>(SECONDS.cellsPerChunk).fill(this.#point);
-    } else {
-      this.#runs = [];
-      this.#points = [];
-      for (let point = this.#point; point + 1 < this.#edges.length && edge(point) < end; point++) {
-        const pointEnd = Math.min(edge(point + 1), end);
-        for (let at = Math.max(edge(point), start); at < pointEnd; ) {
-          const slotEnd = Math.min(pointEnd, (Math.floor(at / SECOND_MS) + 1) * SECOND_MS);
-          this.#runs.push(at - start, slotEnd - start, this.#points.length, slotEnd - at);
-          this.#points.push(point);
-          at = slotEnd;
-        }
-      }
-    }
-    if (this.#sums.length === ROWS * this.#points.length) this.#sums.fill(0);
-    else this.#sums = new Float64Array(ROWS * this.#points.length);
-  }
-
-  add(record: Uint8Array): void {
-    accumulate(record, this.#runs, GROUP_ROWS, this.#points.length, this.#sums);
-  }
-
-  /** Adds a record of the seconds of a whole minute. */
-  addSeconds(record: Uint8Array): void {
-    accumulate(record, WHOLE_SECONDS, GROUP_ROWS, this.#points.length, this.#sums);
-  }
-
-  finish(): Float64Array[] {
-    const points = this.#points;
-    const slots = points.length;
-    const attacks = new Float64Array(slots);
-    for (let row = 0; row < ROWS; row++) {
-      const sums = this.#sums.subarray(row * slots, (row + 1) * slots);
-      raise(this.#out[row], points, sums);
-      if (GROUPS[row] === null) continue;
-      for (let slot = 0; slot < slots; slot++) attacks[slot] = (attacks[slot] ?? 0) + (sums[slot] ?? 0);
-    }
-    raise(this.#out[ROWS], points, attacks);
-    this.#points = [];
-    return this.#out;
-  }
-}
-
-function raise(values: Float64Array | undefined, points: readonly number[], sums: Float64Array): void {
-  if (values === undefined) return;
-  for (let slot = 0; slot < sums.length; slot++) {
-    const point = points[slot] ?? 0;
-    const n = sums[slot] ?? 0;
-    if (n > (values[point] ?? 0)) values[point] = n;
-  }
+  open.slots.raise(peaks, open.point);
 }

@@ -99,11 +99,17 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     return new Map(hosts.map(({ id, number }) => [id, rowsOf(number)]));
   }
 
-  const records = recordMethods(database, available, now);
+  const { batches, putSource, ...records } = recordMethods(database, available, now);
+  const { topSlices, putTopSlices, ...topLists } = topListMethods(
+    database,
+    available,
+    undefined,
+    options.cacheBytes,
+  );
 
   return {
     ...records,
-    ...topListMethods(database, available, undefined, options.cacheBytes),
+    ...topLists,
 
     append: (batch) => available(() => commits.append(batch)),
 
@@ -112,8 +118,14 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     peaks: ({ edges, ...selection }) => available(() => findPeaks(database, selection, edges)),
 
-    async *events(project) {
-      yield* await available(async () => dumpEvents(database, project));
+    transfer: {
+      async *events(project) {
+        yield* await available(async () => dumpEvents(database, project));
+      },
+      batches,
+      putSource,
+      topSlices,
+      putTopSlices,
     },
 
     prune: (before, limits = {}) =>
@@ -126,8 +138,6 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         await dropPartitions(database, ['top_lists'], listsBefore, stop);
       }),
 
-    ping: () => available(async () => void (await database.run('SELECT 1'))),
-
     unavailableProjects: () =>
       available(async () => {
         distributed ??= areTablesDistributed(database).catch((error) => {
@@ -137,8 +147,9 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         return (await distributed) ? projectsWithoutWorker(database, failed) : [];
       }),
 
-    async checkWrites() {
-      await records.checkWrites();
+    async check(what) {
+      if (what === 'queries') return available(async () => void (await database.run('SELECT 1')));
+      await available(() => database.checkWritable());
       // A server that gets no pushes because it is not ready must notice that there is space again.
       if (notWritable !== null) await noteWrites(() => tryWrite(database));
     },

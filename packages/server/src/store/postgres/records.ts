@@ -14,6 +14,7 @@ import {
   type Store,
   StoreUnavailable,
   type TimeRange,
+  type Transfer,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
 import { type BatchColumns, dumpBatches, putSource } from './dump-records.ts';
@@ -21,26 +22,24 @@ import { addHost, deleteHost, hostsOfProject, renameHost, resolveHosts } from '.
 import { readRetention, restoreHorizon } from './prune.ts';
 import { CHANGES_MS } from './schema.ts';
 
-type RecordMethods = Pick<
-  Store,
-  | 'version'
-  | 'batchesAfter'
-  | 'followedPaths'
-  | 'putFollowedPath'
-  | 'addHost'
-  | 'resolveHosts'
-  | 'renameHost'
-  | 'deleteHost'
-  | 'hosts'
-  | 'sources'
-  | 'projects'
-  | 'batches'
-  | 'putSource'
-  | 'retention'
-  | 'noteRetention'
-  | 'restoreHorizon'
-  | 'checkWrites'
->;
+type RecordMethods = Pick<Transfer, 'batches' | 'putSource'> &
+  Pick<
+    Store,
+    | 'version'
+    | 'batchesAfter'
+    | 'followedPaths'
+    | 'putFollowedPath'
+    | 'addHost'
+    | 'resolveHosts'
+    | 'renameHost'
+    | 'deleteHost'
+    | 'hosts'
+    | 'sources'
+    | 'projects'
+    | 'retention'
+    | 'noteRetention'
+    | 'restoreHorizon'
+  >;
 
 interface Lookup {
   source: string;
@@ -169,8 +168,6 @@ export function recordMethods(
       }),
 
     restoreHorizon: (to) => available(() => restoreHorizon(database, to)),
-
-    checkWrites: () => available(() => database.checkWritable()),
   };
 }
 

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { WITHOUT_HOST } from '../minutes.ts';
-import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice } from '../store.ts';
+import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice, type Transfer } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -25,7 +25,7 @@ export function topListMethods(
   available: <T>(action: () => Promise<T>) => Promise<T>,
   queryBytesMax?: number,
   cacheBytes?: number,
-): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteDetails'> {
+): Pick<Store, 'top' | 'deleteDetails'> & Pick<Transfer, 'topSlices' | 'putTopSlices'> {
   const finder = new TopFinder<string>(
     (query, action) =>
       database.transaction(
