@@ -98,7 +98,7 @@ export class PointsCache {
    */
   async #extend(view: string, rows: Rows, grid: Grid): Promise<Float64Array[] | undefined> {
     const known = this.#entries.get(view);
-    if (known === undefined || known.from > grid.from || known.first > grid.first) return undefined;
+    if (known === undefined || known.from > grid.from) return undefined;
     const unchanged = await this.#unchangedPrefix(known, grid);
     if (unchanged === undefined) return undefined;
     const { project, hosts, edges, firstIndex, intervalMs } = grid;
