@@ -156,7 +156,8 @@ export class PointsCache {
     counts: readonly Float64Array[],
     prefixes: readonly Prefix[],
   ): void {
-    const whole = counts.map((ofRow) => ofRow.subarray(firstIndex, -1));
+    // Copies: the rows of a query may be parts of one larger buffer, which would stay in memory.
+    const whole = counts.map((ofRow) => ofRow.slice(firstIndex, -1));
     if (prefixes.every(({ version }) => version !== null))
       this.#entries.set(view, { from, first, counts: whole, prefixes });
   }
