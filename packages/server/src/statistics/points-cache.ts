@@ -98,7 +98,7 @@ export class PointsCache {
    */
   async #extend(view: string, rows: Rows, grid: Grid): Promise<Float64Array[] | undefined> {
     const known = this.#entries.get(view);
-    if (known === undefined || known.from > grid.from || known.first > grid.first) return undefined;
+    if (known === undefined || known.from > grid.from) return undefined;
     const unchanged = await this.#unchangedPrefix(known, grid);
     if (unchanged === undefined) return undefined;
     const { project, hosts, edges, firstIndex, intervalMs } = grid;
@@ -156,7 +156,8 @@ export class PointsCache {
     counts: readonly Float64Array[],
     prefixes: readonly Prefix[],
   ): void {
-    const whole = counts.map((ofRow) => ofRow.subarray(firstIndex, -1));
+    // Copies: the rows of a query may be parts of one larger buffer, which would stay in memory.
+    const whole = counts.map((ofRow) => ofRow.slice(firstIndex, -1));
     if (prefixes.every(({ version }) => version !== null))
       this.#entries.set(view, { from, first, counts: whole, prefixes });
   }

@@ -97,23 +97,12 @@ export class ResponseCache {
   }
 }
 
-/**
- * FNV-1a of the start and the end: the range is in one of them. The whole URL takes 3 us if it has ten hosts, and 40 us if it
- * has a thousand.
- */
+/** FNV-1a. */
 function hashOf(url: string): number {
-  let hash = 0x811c9dc5 ^ url.length;
-  const add = (from: number, to: number) => {
-    for (let i = from; i < to; i++) hash = Math.imul(hash ^ url.charCodeAt(i), 0x01000193);
-  };
-  add(0, Math.min(url.length, HASHED_START));
-  add(Math.max(HASHED_START, url.length - HASHED_END), url.length);
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < url.length; i++) hash = Math.imul(hash ^ url.charCodeAt(i), 0x01000193);
   return hash >>> 0;
 }
-
-const HASHED_START = 128;
-/** The length of a range: with less, all ranges that end in the same millisecond would count as repeated. */
-const HASHED_END = 36;
 
 function isUncached({ headers }: FastifyRequest): boolean {
   return headers['cache-control'] === 'no-cache';
