@@ -87,8 +87,10 @@ try {
     if ((chosen.length === 0 ? DEFAULT_STORES : chosen).includes(name)) stores[name] = await open();
   }
   const rows = { 'events per second': {}, 'bytes per event': {} };
-  for (const [name, { store, disk }] of Object.entries(stores)) {
+  for (const [name, { store, disk, servers }] of Object.entries(stores)) {
+    const used = processorTime(servers);
     const { events, seconds } = await fill(store);
+    addProcessorTime(rows, name, `ingest of ${BATCH_EVENTS} events`, used(), events / BATCH_EVENTS);
     console.error(`${name}: ${events} events in ${seconds.toFixed(0)} s`);
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number(((await disk()) / events).toFixed(2));
@@ -170,17 +172,27 @@ async function measureProcessorTime(stores, rows) {
     };
     // Connections and caches of plans.
     for (let i = 0; i < PROJECTS * 10; i++) await append(i);
-    const used = () =>
-      Object.entries(servers).map(([part, list]) => [
-        part,
-        list.reduce((sum, each) => sum + each.processorMs(), 0),
-      ]);
-    const before = Object.fromEntries(used());
+    const used = processorTime(servers);
     for (let i = 0; i < APPENDS; i++) await append(PROJECTS * 10 + i);
-    for (const [part, ms] of used()) {
-      const row = `append of ${LIVE_EVENTS} events, processor ms of the ${part}`;
-      rows[row] = { ...rows[row], [name]: Number(((ms - before[part]) / APPENDS).toFixed(2)) };
-    }
+    addProcessorTime(rows, name, `append of ${LIVE_EVENTS} events`, used(), APPENDS);
+  }
+}
+
+/** Returns a function for the processor time since now, in milliseconds, by part of the database. */
+function processorTime(servers = {}) {
+  const read = () =>
+    Object.entries(servers).map(([part, list]) => [
+      part,
+      list.reduce((sum, each) => sum + each.processorMs(), 0),
+    ]);
+  const before = Object.fromEntries(read());
+  return () => read().map(([part, ms]) => [part, ms - before[part]]);
+}
+
+function addProcessorTime(rows, name, what, used, count) {
+  for (const [part, ms] of used) {
+    const row = `${what}, processor ms of the ${part}`;
+    rows[row] = { ...rows[row], [name]: Number((ms / count).toFixed(2)) };
   }
 }
 

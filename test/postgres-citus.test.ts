@@ -3,12 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { migrateDistributed, postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
 import { CITUS, CitusCluster } from './citus.ts';
 import { PASSWORD } from './postgres-server.ts';
+import { eventually } from './process.ts';
 import { Sandbox } from './sandbox.ts';
 import { NOW } from './store-conformance/data.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
 /** An append takes some ten milliseconds on a busy machine. */
 const SHARE = 0.05;
+const DAY_MS = 86_400_000;
 const DISTRIBUTED = [
   ...['projects', 'hosts', 'sources', 'source_hosts', 'batches', 'followed_paths', 'changes'],
   ...['segments', 'rollups', 'top_lists', 'requests'],
@@ -62,6 +64,40 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
     SHARE,
   );
 
+  test('retention waits for a long read on a worker, but queries do not wait for it', async () => {
+    const schema = await emptyTables();
+    const store = postgresStore(cluster.options(schema), () => NOW);
+    const old = NOW - 100 * DAY_MS;
+    const event = { hostId: null, request: true, attack: null, count: 1 };
+    const source = { name: 's', format: 'events' };
+    const events = [old, NOW].map((time) => ({ ...event, time }));
+    await store.append({ project: 'p', source, id: '1', events, dropped: {} });
+    const partition = Math.floor(old / (8 * DAY_MS));
+    const worker = cluster.workers.find(({ port }) => port === cluster.portOf(schema, 'p'));
+    const table = `segments_${partition}`;
+    const id = `get_shard_id_for_distribution_column('${schema}.${table}', 'p')`;
+    const shard = `${table}_${cluster.coordinator.sql(`SELECT ${id}`)}`;
+    const reading = worker
+      ?.query(`SELECT pg_sleep(600) FROM ${schema}.${shard}`)
+      .catch((error: Error) => error.message);
+    const isReading = `SELECT count(*) FROM pg_locks WHERE relation = '${schema}.${shard}'::regclass AND granted`;
+    await eventually(() => worker?.sql(isReading) === '1' || undefined, 'the read');
+    let isPruned = false;
+    const pruning = store.prune(NOW - 50 * DAY_MS).then(() => {
+      isPruned = true;
+    });
+    for (let i = 0; i < 10; i++) {
+      expect((await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0]).toBeLessThanOrEqual(2);
+    }
+    expect(isPruned).toBe(false);
+    worker?.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'");
+    await pruning;
+    expect(await reading).toContain('terminating connection');
+    expect((await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0]).toBe(1);
+    expect(worker?.sql(`SELECT to_regclass('${schema}.${shard}') IS NULL`)).toBe('t');
+    await store.close();
+  });
+
   describe('wafstat migrate --distributed', () => {
     const sandbox = new Sandbox();
     afterAll(() => sandbox.clear());
@@ -86,9 +122,8 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
         events: [{ time, hostId, request: true, attack: 'xss' as const, count: 3, details: { url: '/a' } }],
         dropped: {},
       });
-      for (const [i, days] of [0, 20, 40].entries())
-        await local.append(append(`${i}`, NOW - days * 86_400_000));
-      const query = { project: 'p', edges: [0, NOW - 86_400_000, NOW + 1], rows: 'timeline' } as const;
+      for (const [i, days] of [0, 20, 40].entries()) await local.append(append(`${i}`, NOW - days * DAY_MS));
+      const query = { project: 'p', edges: [0, NOW - DAY_MS, NOW + 1], rows: 'timeline' } as const;
       const before = await local.count(query);
       expect(await local.unavailableProjects?.()).toEqual([]);
       await local.close();
@@ -112,7 +147,7 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
       expect(await store.count(query)).toEqual(before);
       expect(await store.append(append('1', NOW))).toEqual({ kind: 'duplicate' });
       // In a month that has no partitions yet.
-      expect(await store.append(append('new', NOW - 100 * 86_400_000))).toMatchObject({ kind: 'appended' });
+      expect(await store.append(append('new', NOW - 100 * DAY_MS))).toMatchObject({ kind: 'appended' });
       const [, attacks] = await store.count(query);
       expect(attacks).toEqual(before[1].map((n, i) => (i === 0 ? n + 3 : n)));
       expect(await store.unavailableProjects?.()).toEqual([]);
