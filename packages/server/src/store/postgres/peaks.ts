@@ -147,16 +147,17 @@ async function addSegments(
       [project, after.minute, end, after.append],
     );
     for (const row of rows) {
+      after = row;
       const { minute } = row;
       if (minute !== open.minute) {
-        open.slots.raise(peaks, open.point);
         const runs = cut.get(minute);
-        open = runs
-          ? { minute, slots: new MinuteSlots(runs), point: 0 }
-          : { minute, slots: wholeMinute, point: pointOf(minute) ?? 0 };
+        const point = runs ? 0 : pointOf(minute);
+        // The range begins and ends in the same place of this minute: at the horizon, or after the latest event.
+        if (point === undefined) continue;
+        open.slots.raise(peaks, open.point);
+        open = { minute, slots: runs ? new MinuteSlots(runs) : wholeMinute, point };
       }
       for (const [host, record] of readSegment(row.cells)) if (isSelected(host)) open.slots.add(record);
-      after = row;
     }
     if (rows.length < SEGMENTS_PER_PART) break;
   }
