@@ -66,16 +66,16 @@ describe('the page of metrics', () => {
       shown.add(text);
       return text;
     };
-    const rows = (isOwn: boolean) =>
-      registered
-        .filter(({ name }) => described.has(name) === isOwn)
-        .map(({ name, type, help }) => {
-          const labels = Object.entries(described.get(name)?.labels ?? {});
-          const cell = labels.map(describeLabel).join('<br>');
-          return `| \`${name}\` | ${type} | ${help.replaceAll(/--[\w-]+|wafstat_\w+|wafstat \w+/g, '`$&`')} | ${cell} |`;
-        })
-        .join('\n');
-    await expect(page(rows(true), rows(false))).toMatchFileSnapshot('../../../../docs/metrics.md');
+    const rows = registered
+      .filter(({ name }) => described.has(name))
+      .map(({ name, type, help }) => {
+        const labels = Object.entries(described.get(name)?.labels ?? {});
+        const cell = labels.map(describeLabel).join('<br>');
+        return `| \`${name}\` | ${type} | ${help.replaceAll(/--[\w-]+|wafstat_\w+|wafstat \w+/g, '`$&`')} | ${cell} |`;
+      })
+      .join('\n');
+    const others = registered.filter(({ name }) => !described.has(name)).map(({ name }) => `\`${name}\``);
+    await expect(page(rows, others.join(',\n'))).toMatchFileSnapshot('../../../../docs/metrics.md');
   });
 
   test('has a sentence for each, and names with units', () => {
@@ -479,7 +479,7 @@ describe('metrics of several workers', () => {
   });
 });
 
-function page(own: string, ofProcess: string): string {
+function page(rows: string, others: string): string {
   return `# Metrics
 
 \`wafstat serve --metrics-listen 9464\` serves metrics for [Prometheus](https://prometheus.io/) at
@@ -488,22 +488,16 @@ function page(own: string, ofProcess: string): string {
 sources: let only Prometheus reach it. The log says where it listens.
 
 [deploy/prometheus](../deploy/prometheus) has a scrape configuration and alert rules; [operations.md](operations.md#alerts)
-says what to do about each alert. [Decision 0028](decisions/0028-metrics.md) says why the counts are as they are. This page
-is generated from the code.
+says what to do about each alert. This page is generated from the code.
 
 ## What the numbers mean
 
 - **Counts of logs come from the store** when Prometheus scrapes. They include what \`wafstat ingest\`, \`wafstat follow\` and
-  other machines count, with every store. They start at zero with the service, so use \`increase()\` and \`rate()\`; exact
-  totals of any range are in the [API](api.md). An event counts when it is ingested, whatever its time is within
-  the retention time, also after \`wafstat horizon --set\`. Events that the horizon hides and shows again do not count again.
-- **A series that appears later**, for example of a new project, is 0 in its first scrape and has its value from the
-  second one. \`increase()\` starts from the first value of a series, so it includes the first events.
-- **Retention does not decrease them.** Scrape at least once an hour. Events that arrive less than two hours before their
-  retention time ends may be missed.
-- **Events that are counted while the service is down** are not in the metrics, but in the API.
-- **With \`--workers\`**, metrics are sums over all workers. The counts of a worker that is replaced stay in the sums; what is
-  counted between its last scrape and the next one can be missed.
+  other machines count. They start at zero with the service, so use \`increase()\` and \`rate()\`; exact totals of any range are in
+  the [API](api.md). An event counts when it is ingested, whatever its time is within the retention time.
+- **Scrape at least once an hour.** Events that are counted while the service is down, or less than two hours before their retention
+  time ends, may be missed here; they are in the API.
+- **With \`--workers\`**, metrics are sums over all workers.
 - **With several machines**, each service reports all counts of logs. Use one of them, or \`max by (domain, project)\`; do not
   add them up.
 - **Labels have a limited number of values.** Requests cannot create series: an unknown path is \`route="none"\`. At most 1,000
@@ -519,15 +513,14 @@ The values of a label are in the first row that has it.
 
 | name | type | meaning | labels |
 |---|---|---|---|
-${own}
+${rows}
 
 ## Metrics of the processes
 
-With \`--workers\`, these are sums over all processes, except for the lag of the event loop, which is an average.
+The standard metrics of processes and of Node.js. With \`--workers\`, these are sums over all processes, except for the lag of the
+event loop, which is an average.
 
-| name | type | meaning | labels |
-|---|---|---|---|
-${ofProcess}
+${others}
 `;
 }
 
