@@ -31,8 +31,8 @@ const BROTLI = { [constants.BROTLI_PARAM_QUALITY]: 2, [constants.BROTLI_PARAM_LG
 
 export const COMPRESS = {
   /**
-   * Half the size of the fastest gzip for a day by minute, in 1.5 times its time. Quality 3 takes longer and is larger; the
-   * default takes 140 ms.
+   * Half the size of the fastest gzip for a day by minute, in 1.3 to 1.7 times its time. Quality 3 is larger; the default
+   * takes 140 ms.
    */
   br: (bytes: Buffer) => promisify(brotliCompress)(bytes, { params: BROTLI }),
   gzip: (bytes: Buffer) => promisify(gzip)(bytes, { level: 1 }),
