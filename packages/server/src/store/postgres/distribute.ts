@@ -104,9 +104,11 @@ export async function projectsWithoutWorker(database: Database, others: Iterable
 }
 
 async function isWorkerDown(database: Database, name: string, port: number): Promise<boolean> {
+  let hasBegun = false;
   try {
     return await database.transaction(async (run) => {
       await run(`SET LOCAL statement_timeout = ${PROBE_MS}`);
+      hasBegun = true;
       const [row] = await run<{ success: boolean }>(
         "SELECT success FROM master_run_on_worker(ARRAY[$1], ARRAY[$2::int], ARRAY['SELECT 1'], false)",
         [name, port],
@@ -114,7 +116,8 @@ async function isWorkerDown(database: Database, name: string, port: number): Pro
       return !row?.success;
     });
   } catch (error) {
-    if (!(error instanceof StoreUnavailable)) throw error;
+    // Without a connection to the coordinator, nothing is known about the worker.
+    if (!hasBegun || !(error instanceof StoreUnavailable)) throw error;
     return true;
   }
 }
