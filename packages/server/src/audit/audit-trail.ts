@@ -41,7 +41,6 @@ export const AUDIT_ACTIONS = [
   'user.set_password',
   'role.grant',
   'role.revoke',
-  'role.set',
   'key.add',
   'key.update',
   'key.delete',

@@ -41,15 +41,13 @@ export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   enabled?: boolean;
 };
 
-/** Changes of a user. Roles are replaced only in `scopes`, a domain and its projects; roles elsewhere stay. */
-export interface UserChanges {
+interface UserChanges {
   password?: string | undefined;
-  roles?: { scopes: readonly string[]; roles: Roles } | undefined;
   enabled?: boolean | undefined;
 }
 
 /** Roles by the ID of their project or domain. */
-export type Roles = User['roles'];
+type Roles = User['roles'];
 
 /**
  * The name of the user or project that is changed. Over HTTP, a change that removes the last administrator or the last
@@ -177,12 +175,11 @@ export class Administration {
   /** Makes all changes, or none. */
   async changeUser(
     id: string,
-    { password, roles, enabled }: UserChanges,
+    { password, enabled }: UserChanges,
     confirmation: Confirmation = {},
   ): Promise<void> {
     const steps: Step<unknown>[] = [];
     if (password !== undefined) steps.push(this.#passwordStep(id, password));
-    if (roles !== undefined) steps.push(this.#rolesStep(id, roles.scopes, roles.roles, confirmation));
     if (enabled !== undefined) steps.push(this.#enabledStep('user', id, enabled, confirmation));
     if (steps.length > 0) await this.#runSteps(steps);
   }
@@ -220,25 +217,6 @@ export class Administration {
       entry.before = { scope_id: scopeId, roles: before };
       entry.after = { scope_id: scopeId, roles: after };
     });
-  }
-
-  #rolesStep(
-    userId: string,
-    scopes: readonly string[],
-    roles: Roles,
-    confirmation: Confirmation,
-  ): Step<void> {
-    const change: Change<void> = (write, entry) => {
-      const user = this.#changedUser(entry, userId);
-      this.#checkScopes(roles);
-      const elsewhere = Object.entries(user.roles).filter(([scope]) => !scopes.includes(scope));
-      const changed = { ...user, roles: { ...Object.fromEntries(elsewhere), ...roles } };
-      this.#checkAdministrators(user, changed, confirmation);
-      write.put('user', changed);
-      entry.before = { roles: user.roles };
-      entry.after = { roles: changed.roles };
-    };
-    return { action: 'role.set', object: { type: 'user', id: userId }, change };
   }
 
   async setEnabled(
@@ -409,7 +387,7 @@ export class Administration {
     known('domain', id, this.#store.get('domain', id));
   }
 
-  /** Like `#checkDomain`. Roles in a deleted project may be removed, with an empty list. */
+  /** Like `#checkDomain`. */
   #checkScopes(roles: Roles): void {
     const ids = Object.keys(roles).filter((id) => roles[id]?.length);
     for (const id of ids)

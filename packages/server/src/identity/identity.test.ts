@@ -5,7 +5,9 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
-import { type Identity, openIdentity } from './identity.ts';
+import { createIdentity, type Identity, openIdentity } from './identity.ts';
+import type { IdentityStore } from './identity-store.ts';
+import { openLmdbIdentity } from './lmdb-identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
 import { keyFileCsv } from './records.ts';
@@ -83,6 +85,33 @@ describe('a token', () => {
     await authenticator.revoke(described.token);
     expect(await authenticator.checkToken(first)).toBe('revoked');
     expect(await authenticator.checkToken(second)).toMatchObject({ user: { name: 'alice' } });
+  });
+
+  test('is rejected as soon as it is revoked, even if other checks of it are under way', async () => {
+    const { clock, directory, token } = await setUp();
+    const text = await token();
+    const path = join(directory, 'identity.mdb');
+    const audit = openAuditFile(directory, () => clock.now);
+    const stored = openLmdbIdentity(path, audit);
+    let isRevoked = false;
+    const store: IdentityStore = {
+      ...stored,
+      changes: () => stored.changes() + Number(isRevoked),
+      get: (kind, id) => {
+        const found = stored.get(kind, id);
+        return kind === 'revoked' && isRevoked ? (clock.now as typeof found) : found;
+      },
+    };
+    const parts = { store, audit, masterKey: MASTER_KEY, now: () => clock.now, name: path };
+    const identity = await createIdentity(parts);
+    opened.push(identity);
+    const { authenticator } = identity;
+    const before = authenticator.checkToken(text);
+    isRevoked = true;
+    const after = authenticator.checkToken(text);
+    expect(await before).toMatchObject({ user: { name: 'alice' } });
+    expect(await after).toBe('revoked');
+    expect(await authenticator.checkToken(text)).toBe('revoked');
   });
 
   test('stays revoked while the clock is ahead for a while, and so does a session', async () => {

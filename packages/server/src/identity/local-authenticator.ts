@@ -251,12 +251,15 @@ export class LocalAuthenticator implements Authenticator {
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#dependencies.tokens.read(text);
     if (token === null) return 'unknown';
-    const description = await this.#current(
-      () => this.#describe(token),
+    return this.#current(
+      () => {
+        const description = this.#describe(token);
+        // Cached in the same turn: after an await, the cache may be of a version that has revoked the token.
+        if (typeof description !== 'string') this.#validTokens.set(text, description);
+        return description;
+      },
       (result) => typeof result === 'string',
     );
-    if (typeof description !== 'string') this.#validTokens.set(text, description);
-    return description;
   }
 
   /**

@@ -83,8 +83,21 @@ export async function areTablesDistributed(database: Database): Promise<boolean>
 const PROBE_MS = 2_000;
 const PROJECTS_MAX = 100;
 
-/** The projects on workers that do not respond: those of the identity tables and `others`. */
-export async function projectsWithoutWorker(database: Database, others: Iterable<string>): Promise<string[]> {
+/**
+ * Finds the projects on workers that do not respond: those of the identity tables and `others`. Readiness is public, so calls
+ * share a probe: each needs a connection per worker.
+ */
+export function createWorkerProbe(database: Database): (others: Iterable<string>) => Promise<string[]> {
+  let running: Promise<string[]> | null = null;
+  return (others) => {
+    running ??= projectsWithoutWorker(database, others).finally(() => {
+      running = null;
+    });
+    return running;
+  };
+}
+
+async function projectsWithoutWorker(database: Database, others: Iterable<string>): Promise<string[]> {
   const nodes = await database.run<{ id: number; name: string; port: number }>(
     `SELECT nodeid AS id, nodename AS name, nodeport AS port FROM pg_dist_node
      WHERE isactive AND shouldhaveshards AND noderole = 'primary'`,
@@ -104,9 +117,11 @@ export async function projectsWithoutWorker(database: Database, others: Iterable
 }
 
 async function isWorkerDown(database: Database, name: string, port: number): Promise<boolean> {
+  let hasBegun = false;
   try {
     return await database.transaction(async (run) => {
       await run(`SET LOCAL statement_timeout = ${PROBE_MS}`);
+      hasBegun = true;
       const [row] = await run<{ success: boolean }>(
         "SELECT success FROM master_run_on_worker(ARRAY[$1], ARRAY[$2::int], ARRAY['SELECT 1'], false)",
         [name, port],
@@ -114,7 +129,8 @@ async function isWorkerDown(database: Database, name: string, port: number): Pro
       return !row?.success;
     });
   } catch (error) {
-    if (!(error instanceof StoreUnavailable)) throw error;
+    // Without a connection to the coordinator, nothing is known about the worker.
+    if (!hasBegun || !(error instanceof StoreUnavailable)) throw error;
     return true;
   }
 }

@@ -16,12 +16,7 @@ import {
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
-import {
-  areTablesDistributed,
-  type Distributed,
-  distributeTables,
-  projectsWithoutWorker,
-} from './distribute.ts';
+import { areTablesDistributed, createWorkerProbe, type Distributed, distributeTables } from './distribute.ts';
 import { dumpEvents } from './dump.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
@@ -43,6 +38,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   const appendOptions = appendLimits(options);
   const database = new Database(options);
   const counter = new Counter(database, now);
+  const findWithoutWorker = createWorkerProbe(database);
   let closed = false;
   let checked: Promise<void> | null = null;
   let distributed: Promise<boolean> | null = null;
@@ -144,7 +140,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
           distributed = null;
           throw error;
         });
-        return (await distributed) ? projectsWithoutWorker(database, failed) : [];
+        return (await distributed) ? findWithoutWorker(failed) : [];
       }),
 
     async check(what) {
