@@ -77,13 +77,15 @@ async function checkIsFree(data: string): Promise<void> {
   );
 }
 
-/** Generated events must not mix with real ones. */
-async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {
+/**
+ * Generated events must not mix with real ones. Users may rename and delete hosts of the demo, so its source decides; a demo
+ * that was stopped before its first batch has only its hosts.
+ */
+export async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {
+  if ((await store.sources(project)).some(({ name }) => name === SOURCE.name)) return;
   const names = new Set((await store.hosts(project)).map(({ hostname }) => hostname));
   if (SAMPLE_HOSTS.every(({ hostname }) => names.has(hostname))) return;
-  throw new UserError(
-    `${data} was not created by the demo: use another directory, such as --data ./demo-data`,
-  );
+  throw new UserError(`${data} was not created by the demo: use another directory with --data`);
 }
 
 /** The first address that is free, from the given port on. */
