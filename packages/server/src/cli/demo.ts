@@ -33,9 +33,9 @@ export const demoCommand = command({
   async run({ data, ...values }, _operands, io, source, given) {
     const isNew = !isInitialised(data);
     if (!isNew) await checkIsFree(data);
+    const isDefaultAddress = source('listen') === undefined;
     // Checked before filling, which takes a while.
-    if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
-    else await checkCanListen('--listen', values.listen);
+    if (!isDefaultAddress) await checkCanListen('--listen', values.listen);
     const { tlsCert, tlsKey } = values;
     if (isNew)
       await initialise({ store: 'lmdb', data, tlsCert, tlsKey }, DEFAULT_NAMES, generatePassword(), io);
@@ -45,6 +45,8 @@ export const demoCommand = command({
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       if (io.stop.aborted) return 0;
+      // Chosen after filling: another process may have taken a port meanwhile.
+      if (isDefaultAddress) values.listen = await freeAddress(values.listen, io);
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
       const server = await startServer(
         { ...installation, given },
