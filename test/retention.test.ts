@@ -54,7 +54,7 @@ test('a server with a shorter retention deletes older events and refuses new one
   const time = new Date(now - 48 * HOUR_MS).toISOString();
   expect(refused.stderr).toContain(
     `the oldest is from ${time}. To count them, in this order: start the server with --retention 4d or longer; ` +
-      `move the horizon back with 'wafstat horizon --set ${time}'; run this command with another --source.\n`,
+      `move the horizon back with 'wafstat horizon --set ${time}' and the same --data or --store; run this command with another --source.\n`,
   );
   expect(refused.stderr).not.toContain('explain');
 
@@ -78,7 +78,7 @@ test('the advice for lines that are too old is complete', async () => {
     new RegExp(
       `the limit of --retention; the oldest is from ${time}. To count them, in this order: ` +
         'start the server with --retention 302d or longer; ' +
-        `move the horizon back with 'wafstat horizon --set ${time}'; ` +
+        `move the horizon back with 'wafstat horizon --set ${time}' and the same --data or --store; ` +
         'run this command with --retention 302d and another --source.\\n$',
     ),
   );

@@ -117,7 +117,7 @@ function Busiest({ details: { hosts, withoutHost } }: { details: Details }) {
   if (host === undefined) return <Figure kind="busiest" text="–" title="No requests" />;
   return (
     <Figure kind="busiest" text={host.hostname} title={host.hostname}>
-      {`${compactCount(host.requests)} requests, ${share(host.requests, all)}`}
+      {`${compactCount(host.requests)} ${host.requests === 1 ? 'request' : 'requests'}, ${share(host.requests, all)}`}
     </Figure>
   );
 }

@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
 import { attackDetails } from '../event.ts';
 import { memoryStore } from '../store/memory.ts';
-import { freeAddress, openSampleTraffic } from './demo.ts';
+import { checkIsDemo, freeAddress, openSampleTraffic } from './demo.ts';
 import { sampleEvents } from './sample-traffic.ts';
 
 const HOUR_MS = 3_600_000;
@@ -58,4 +58,21 @@ test('the demo uses the next port if its default port is in use', async () => {
   const free = await freeAddress({ host: '127.0.0.1', port }, { stderr });
   expect(free.port).toBeGreaterThan(port);
   expect(String(stderr.read())).toBe(`wafstat: port ${port} is in use; using port ${free.port} instead\n`);
+});
+
+test('the demo accepts its directory after hosts were renamed or deleted, and refuses one with other data', async () => {
+  const store = memoryStore(() => T);
+  const other = { name: 'edge', format: 'events' };
+  const events = [{ time: T - 1, hostId: null, request: true, attack: null, count: 1 }];
+  await store.append({ project: 'p', source: other, events, dropped: {} });
+  await expect(checkIsDemo('./data', store, 'p')).rejects.toThrow('./data was not created by the demo');
+  const io = { stderr: new PassThrough(), now: () => T, stop: new AbortController().signal };
+  await openSampleTraffic(store, 'demo', io);
+  await checkIsDemo('./demo-data', store, 'demo');
+  const sample = { name: 'sample traffic', format: 'events' };
+  await store.append({ project: 'demo', source: sample, events, dropped: {} });
+  const [renamed, deleted] = await store.hosts('demo');
+  await store.renameHost({ project: 'demo', id: renamed?.id ?? '', hostname: 'journal.example.com' });
+  await store.deleteHost({ project: 'demo', id: deleted?.id ?? '' });
+  await checkIsDemo('./demo-data', store, 'demo');
 });

@@ -33,9 +33,9 @@ export const demoCommand = command({
   async run({ data, ...values }, _operands, io, source, given) {
     const isNew = !isInitialised(data);
     if (!isNew) await checkIsFree(data);
+    const isDefaultAddress = source('listen') === undefined;
     // Checked before filling, which takes a while.
-    if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
-    else await checkCanListen('--listen', values.listen);
+    if (!isDefaultAddress) await checkCanListen('--listen', values.listen);
     const { tlsCert, tlsKey } = values;
     if (isNew)
       await initialise({ store: 'lmdb', data, tlsCert, tlsKey }, DEFAULT_NAMES, generatePassword(), io);
@@ -45,6 +45,8 @@ export const demoCommand = command({
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       if (io.stop.aborted) return 0;
+      // Chosen after filling: another process may have taken a port meanwhile.
+      if (isDefaultAddress) values.listen = await freeAddress(values.listen, io);
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
       const server = await startServer(
         { ...installation, given },
@@ -77,13 +79,15 @@ async function checkIsFree(data: string): Promise<void> {
   );
 }
 
-/** Generated events must not mix with real ones. */
-async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {
+/**
+ * Generated events must not mix with real ones. Users may rename and delete hosts of the demo, so its source decides; a demo
+ * that was stopped before its first batch has only its hosts.
+ */
+export async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {
+  if ((await store.sources(project)).some(({ name }) => name === SOURCE.name)) return;
   const names = new Set((await store.hosts(project)).map(({ hostname }) => hostname));
   if (SAMPLE_HOSTS.every(({ hostname }) => names.has(hostname))) return;
-  throw new UserError(
-    `${data} was not created by the demo: use another directory, such as --data ./demo-data`,
-  );
+  throw new UserError(`${data} was not created by the demo: use another directory with --data`);
 }
 
 /** The first address that is free, from the given port on. */

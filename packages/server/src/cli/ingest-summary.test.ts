@@ -23,7 +23,7 @@ test('records before the limit of --retention and before the horizon', () => {
   expect(tooOldAdvice({ ...limits, horizon: day(181) }, span(300, 200), NOW)).toBe(
     `They are before ${iso(180)}, the limit of --retention; the oldest is from ${iso(300)}. ` +
       'To count them, in this order: start the server with --retention 301d or longer; ' +
-      `move the horizon back with 'wafstat horizon --set ${iso(300)}'; ` +
+      `move the horizon back with 'wafstat horizon --set ${iso(300)}' and the same --data or --store; ` +
       'run this command with --retention 301d and another --source.',
   );
 });
@@ -38,14 +38,14 @@ test('records whose statistics are deleted cannot be counted', () => {
     `They are before ${iso(100)}, the horizon of this store; the oldest is from ${iso(170)}. ` +
       `Those before ${iso(101)} cannot be counted, because this store has deleted the statistics of that time. ` +
       'To count the others, in this order: start the server with --retention 102d or longer; ' +
-      `move the horizon back with 'wafstat horizon --set ${iso(101)}'; run this command with another --source.`,
+      `move the horizon back with 'wafstat horizon --set ${iso(101)}' and the same --data or --store; run this command with another --source.`,
   );
 });
 
 test('without a plausible time there are no figures', () => {
   const advice =
     'To count them, in this order: start the server with a longer --retention; ' +
-    "move the horizon back with 'wafstat horizon --set TIME'; " +
+    "move the horizon back with 'wafstat horizon --set TIME' and the same --data or --store; " +
     'run this command with the same --retention and another --source.';
   const horizon = day(100);
   expect(tooOldAdvice({ ...limits, horizon }, { first: 1_794_707_397, last: day(120) }, NOW)).toContain(

@@ -179,7 +179,9 @@ export function tooOldAdvice(
   // A server with a shorter retention would move the horizon forward again.
   const steps = [`start the server with ${retention}${isKnown ? ' or longer' : ''}`];
   if (horizon > from)
-    steps.push(`move the horizon back with 'wafstat horizon --set ${isKnown ? iso(from) : 'TIME'}'`);
+    steps.push(
+      `move the horizon back with 'wafstat horizon --set ${isKnown ? iso(from) : 'TIME'}' and the same --data or --store`,
+    );
   steps.push(
     from < oldest
       ? `run this command with ${isKnown ? retention : 'the same --retention'} and another --source`

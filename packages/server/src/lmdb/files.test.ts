@@ -1,6 +1,9 @@
-import { expect, test } from 'vitest';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { CommitFailed } from './commit.ts';
-import { type FileSystem, FreeSpace } from './files.ts';
+import { type FileSystem, FreeSpace, openLmdb, openReadOnly } from './files.ts';
 
 const MIB = 1_048_576;
 
@@ -44,4 +47,19 @@ test('the disk is measured at most once per second', async () => {
 
 test('a disk that cannot be measured is no reason to refuse', async () => {
   await new FreeSpace('/data', () => Promise.reject(new Error('ENOSYS'))).check();
+});
+
+test('a reader creates the lock file for its owner only', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-'));
+  const before = process.umask(0o022);
+  onTestFinished(() => {
+    process.umask(before);
+    rmSync(directory, { recursive: true });
+  });
+  const path = join(directory, 'a.mdb');
+  await openLmdb(path).root.close();
+  rmSync(`${path}-lock`);
+  const { root } = openReadOnly(path);
+  expect(statSync(`${path}-lock`).mode & 0o777).toBe(0o600);
+  await root.close();
 });

@@ -157,6 +157,7 @@ function openRoot(Opened: LmdbClass, options: object): RootDatabase {
 /** Tables that do not exist are undefined, contrary to the types. */
 export function openReadOnly(path: string): LmdbFile {
   checkNoOtherLock(path);
+  createPrivateLock(path);
   const options = { path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true };
   const file = openCurrent(path, () => ({
     root: openRoot(openAsClass(options) as unknown as LmdbClass, options),
@@ -293,6 +294,16 @@ function createPrivateFiles(path: string): void {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
+  }
+}
+
+/** For readers: they may not be allowed to create the lock file, and LMDB reads without one on a read-only disk. */
+function createPrivateLock(path: string): void {
+  if (!existsSync(path)) return;
+  try {
+    closeSync(openSync(`${path}-lock`, 'wx', FILE_MODE));
+  } catch {
+    // It exists, or LMDB reports why it cannot.
   }
 }
 

@@ -69,6 +69,19 @@ describe('the plot of a timeline', () => {
     ]);
   });
 
+  test('one attack is singular', () => {
+    const range = { from: NOON, to: NOON + HOUR_MS };
+    const timeline = timelineOf(
+      range.from,
+      range.to,
+      0,
+      () => 1,
+      (i) => (i === 40 ? 1 : 0),
+    );
+    const lines = plotTimeline(timeline, range, UTC, terminal(80, 16));
+    expect(lines.join('\n')).toContain('┤ 1 attack · ');
+  });
+
   test('fits a terminal of any size', () => {
     fc.assert(
       fc.property(

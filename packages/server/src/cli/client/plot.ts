@@ -123,7 +123,10 @@ export function plotCategories(
     return `${labels[i]} │${bars.replace(/[▁-█]+/g, (run) => paint(run, 'attacks', terminal))}`;
   });
   const parts = [
-    `${count(rows.reduce((sum, { total }) => sum + total, 0))} attacks`,
+    counted(
+      rows.reduce((sum, { total }) => sum + total, 0),
+      'attacks',
+    ),
     'each row on its own scale',
   ];
   return [
@@ -142,7 +145,7 @@ export function plotTypes(types: AttackTypes, { from, to }: QueryRange, terminal
   const rows = sorted.map((type) => [type, count(types[type]), percentage(types[type], total)]);
   const labels = alignColumns(rows, 'right');
   const largest = Math.max(...ATTACK_TYPES.map((type) => types[type]));
-  const title = `${dateTime(from, 0, 'minutes')} to ${dateTime(to, 0, 'minutes')} (+00:00), ${count(total)} attacks`;
+  const title = `${dateTime(from, 0, 'minutes')} to ${dateTime(to, 0, 'minutes')} (+00:00), ${counted(total, 'attacks')}`;
   const lines = sorted.map((type, i) => {
     const label = labels[i] ?? '';
     const bar = horizontalBar(types[type], largest, Math.max(10, terminal.columns - label.length - 3));
@@ -253,10 +256,15 @@ function eighths(cells: number): number {
   return cells === 0 ? 0 : Math.max(1, Math.round(cells * 8));
 }
 
+/** `1 attack`, `2,000 attacks`. */
+function counted(n: number, series: Series): string {
+  return `${count(n)} ${n === 1 ? series.slice(0, -1) : series}`;
+}
+
 function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
   const total = (name: Series) => columns.reduce((sum, column) => sum + column[name], 0);
   const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
-  const parts = [`${count(total(series))} ${series}`];
+  const parts = [counted(total(series), series)];
   if (series === 'attacks' && total('requests') > 0) {
     parts.push(`${percentage(total('attacks'), total('requests'))} of the requests`);
   }
