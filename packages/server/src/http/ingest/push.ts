@@ -40,8 +40,9 @@ interface PushResult extends Totals {
 
 /** State that the pushes of a source share. */
 interface SourceState {
-  readerState(): string;
-  setReaderState(state: string): void;
+  /** Undefined if this process does not know it, for example after a restart. */
+  readerState(): string | undefined;
+  setReaderState(state: string | undefined): void;
 }
 
 export class PushCounter {
@@ -104,8 +105,11 @@ export class PushCounter {
   #sourceState({ project, source }: Push): SourceState {
     const name = JSON.stringify([project, source.name]);
     return {
-      readerState: () => this.#readerStates.get(name) ?? '',
-      setReaderState: (state) => this.#readerStates.set(name, state),
+      readerState: () => this.#readerStates.get(name),
+      setReaderState: (state) => {
+        if (state === undefined) this.#readerStates.delete(name);
+        else this.#readerStates.set(name, state);
+      },
     };
   }
 }
@@ -115,7 +119,7 @@ class CountingPush {
   readonly #source: SourceState;
   readonly #onCounted: (bytes: number) => void;
   #reader: LineReader | null = null;
-  #stateBefore = '';
+  #stateBefore: string | undefined;
   #publishedState: string | null = null;
   readonly #totals: Totals = { accepted: 0, dropped: {}, first_drops: [], without_host: 0 };
   readonly #doubted: DoubtedBatches;
@@ -140,7 +144,7 @@ class CountingPush {
   reader(): LineReader {
     if (this.#reader === null) {
       this.#stateBefore = this.#source.readerState();
-      this.#reader = createReader(this.push.reader, this.#stateBefore);
+      this.#reader = createReader(this.push.reader, this.#stateBefore ?? '');
     }
     return this.#reader;
   }
@@ -148,7 +152,7 @@ class CountingPush {
   /** Keeps the state for the next push of the source. A push without changes must not overwrite the state of another. */
   publishState(): void {
     const state = this.reader().state();
-    if (state === this.#stateBefore) return;
+    if (state === (this.#stateBefore ?? '')) return;
     this.#publishedState = state;
     this.#source.setReaderState(state);
   }
@@ -211,7 +215,7 @@ class CountingPush {
   result(): PushResult {
     const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
     // Part of a line that is sent twice must not be joined twice.
-    if (duplicate && this.#stateBefore !== '') this.restoreState();
+    if (duplicate && this.#stateBefore !== undefined) this.restoreState();
     return { ...this.#totals, duplicate };
   }
 }

@@ -238,6 +238,18 @@ test('a push counts like a file: in any parts, compressed or not, aborted anywhe
   );
 });
 
+test('a late retry of the first half of a line is not joined with the next line', async () => {
+  const docker = (log: string) =>
+    `${JSON.stringify({ log, stream: 'stdout', time: new Date(NOW).toISOString() })}\n`;
+  const line = `${JSON.stringify({ time: NOW, host: 'www.example.com', attack: 'xss' })}\n`;
+  const send = async (name: string, log: string) =>
+    (await push(docker(log), { 'Idempotency-Key': name }, '?source=docker')).body;
+  expect(await send('first half', line.slice(0, 20))).toMatchObject({ accepted: 0 });
+  expect(await send('second half', line.slice(20))).toMatchObject({ accepted: 1 });
+  expect(await send('first half', line.slice(0, 20))).toMatchObject({ duplicate: true });
+  expect(await send('next line', line)).toMatchObject({ accepted: 1, dropped: {} });
+});
+
 test('a push is a 503 if the store fails halfway, and a retry with its key counts the missing chunks', async () => {
   const body = events(5 * CHUNK_LINES_MAX);
   let appended = 0;
