@@ -355,6 +355,9 @@ describe('explain', () => {
     expect(out).toContain('\n  see   docs/log-formats.md#in_future\n');
     expect(out).toMatch(/^accepted +1$/m);
     expect(out).toMatch(/^dropped +2\n {2}too_old +1\n {2}in_future +1$/m);
+    const old = Array.from({ length: 50 }, (_, i) => `{"time":${i}}`).join('\n');
+    const many = await run(['explain', '--format', 'events'], old);
+    expect(many.out).toContain('\nlines 4-50: not counted (too_old), as above\n');
     expect(out).toContain(
       '\nRecords older than 180 days, the default of --retention: 1. ' +
         'To count them, use a longer --retention for ingest and for the server.\n',

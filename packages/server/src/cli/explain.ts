@@ -182,12 +182,14 @@ function textPrinter({ stdout }: Io): Printer {
       const { lines = line === null ? undefined : ([line, line] as const) } = parsed;
       const first = summary(parsed);
       const details = detailLines(parsed);
-      const problem = [first, ...details].join('\n');
-      if (parsed.kind === 'dropped' && lines !== undefined && isRepeat(problem)) {
+      const reason = dropReason(parsed);
+      // Records at a wrong time differ, but have the same problem.
+      const problem = parsed.kind === 'dropped' ? [first, ...details].join('\n') : (reason ?? '');
+      if (reason !== null && lines !== undefined && isRepeat(problem)) {
         // A line between them may be part of a record that is printed later.
         const isNext = repeats?.problem === problem && [0, 1].includes(lines[0] - repeats.lines[1]);
         if (!isNext) printRepeats();
-        const text = `not counted (${parsed.reason}), as above`;
+        const text = `not counted (${reason}), as above`;
         repeats = { problem, text, lines: [repeats?.lines[0] ?? lines[0], lines[1]] };
         return;
       }
