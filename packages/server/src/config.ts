@@ -135,13 +135,13 @@ export const SERVER_OPTIONS = {
     bodyLimit: setting(
       '--body-limit <bytes>',
       'maximum body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
-      integer(1_024, 1_099_511_627_776),
+      integer(1_024, 1_099_511_627_776, 'bytes'),
       { default: '1073741824' },
     ),
     cache: setting(
       '--cache <bytes>',
       'maximum memory of the large caches per worker; 0 turns them off',
-      integer(0, 1_099_511_627_776),
+      integer(0, 1_099_511_627_776, 'bytes'),
       { default: String(CACHE_BYTES) },
     ),
     maxConnections: setting(

@@ -99,7 +99,7 @@ const listSources = command({
       const status = printList(io, json, sources, (source) => [
         source.name,
         source.format,
-        `${source.events} events`,
+        source.events === 1 ? '1 event' : `${source.events} events`,
         `${source.without_host} without a host`,
         `${time(source.first_seen)} to ${time(source.last_seen)}`,
         Object.entries(source.dropped)

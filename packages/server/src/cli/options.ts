@@ -153,10 +153,12 @@ export function listOf(allowed: readonly string[]): string {
   return allowed.length === 1 ? String(allowed[0]) : `one of ${allowed.join(', ')}`;
 }
 
-export function integer(min: number, max: number) {
+/** `unit`: for the message, if the name of the option does not say it. */
+export function integer(min: number, max: number, unit = '') {
   return (value: string): number => {
     const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-    if (!(number >= min && number <= max)) throw new Error(`must be a whole number from ${min} to ${max}`);
+    if (!(number >= min && number <= max))
+      throw new Error(`must be a whole number from ${min} to ${max}${unit && ` ${unit}`}`);
     return number;
   };
 }
