@@ -23,7 +23,7 @@ import { parseDatabaseUrl } from './postgres/url.ts';
 import { CACHE_BYTES, TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
 
 /** What top lists keep of attacks. */
-export const TOP_LIST_OPTIONS = grouped('Top lists:', {
+const TOP_LIST_OPTIONS = grouped('Top lists:', {
   attackSources: setting(
     '--attack-sources <full|prefix|off>',
     'client addresses to keep in top lists: full, only their network (/24, IPv6 /48), or none',

@@ -7,7 +7,7 @@ import type { RecordChange, RecordsCopy } from './records-copy.ts';
 const REVOCATIONS_DELETED_MAX = 1_000;
 
 /** What differs between LMDB and PostgreSQL: how records are stored, and how the copy follows the changes of others. */
-export interface IdentityBackend
+interface IdentityBackend
   extends Pick<IdentityStore, 'confirm' | 'matchesMasterKey' | 'checkWrites' | 'close'> {
   /** Called before each read. Brings the copy up to date, if that needs no waiting. */
   sync(): void;

@@ -30,7 +30,7 @@ const STATE = 'state';
 const LOG = 'log';
 type StateKey = 'mark' | 'changes' | 'statistics';
 
-export interface LmdbIdentity extends IdentityStore {
+interface LmdbIdentity extends IdentityStore {
   /** The ID of the statistics file that belongs to this store, once there is one. */
   statisticsFileId(): number | undefined;
   setStatisticsFileId(id: number): void;

@@ -49,13 +49,13 @@ export interface PostgresIdentity extends IdentityStore {
   copyFrom(records: Iterable<IdentityRecord>, key: StoredMasterKey, entry: AuditEntry): Promise<void>;
 }
 
-export interface StoredMasterKey {
+interface StoredMasterKey {
   fingerprint: string;
   /** Null if the installation does not keep it. */
   key: string | null;
 }
 
-export interface PostgresIdentityOptions extends DatabaseOptions {
+interface PostgresIdentityOptions extends DatabaseOptions {
   /** Rejects if the tables are missing; may create them. */
   checkTables(database: Database): Promise<void>;
   /** For tests. */

@@ -13,7 +13,7 @@ export interface InputFile {
   isRegular: boolean;
 }
 
-export interface Inputs {
+interface Inputs {
   files: InputFile[];
   /** What cannot be read, with the code of the error. `EMPTY`: nothing matches the pattern, or the directory has no file. */
   problems: { path: string; code: string }[];

@@ -178,7 +178,7 @@ export function keysOf({ ids, unnamed }: FlaggedRequest, time: number): string[]
   return [...ids, ...[period, period - 1, period + 1].map((each) => `${unnamed} ${each}`)];
 }
 
-export interface CountedEvents {
+interface CountedEvents {
   counted: readonly Event[];
   beforeHorizon: number;
   /** Records that do not count, because another record of the same request has been counted. */

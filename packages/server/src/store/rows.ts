@@ -30,7 +30,7 @@ export type Rows<Name extends RowsName> = PointsOf<(typeof ROWS)[Name]>;
 type PointsOf<List extends readonly Row[]> = { -readonly [row in keyof List]: Float64Array };
 
 /** How stores count rows from series of cells (cells.ts). */
-export interface RowLayout {
+interface RowLayout {
   /** The row of each series, or -1 for series that are not counted. */
   rowOf: Int8Array;
   /** The rows to count. If there is one more, it is the sum of the attacks in these. */

@@ -26,7 +26,7 @@ import {
 } from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
-export type PeakFinder = (
+type PeakFinder = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],

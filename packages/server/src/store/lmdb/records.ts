@@ -151,7 +151,7 @@ export function checkEntry(key: Buffer, stored: Buffer): void {
 }
 
 /** The record without its checksum. Throws if it is damaged. */
-export function checkedSections(level: number, chunk: number, scope: number, stored: Uint8Array): Uint8Array {
+function checkedSections(level: number, chunk: number, scope: number, stored: Uint8Array): Uint8Array {
   const sections = withoutChecksum(stored, cellsSeed(level, chunk, scope));
   if (sections === undefined) throw new StoreDamaged(recordName(level, chunk, scope));
   return sections;
