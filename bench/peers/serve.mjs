@@ -25,31 +25,35 @@ const { projects } = JSON.parse(readFileSync(join(directory, 'measured.json'), '
 const scopes = new Map(projects[0].hostIds.map((id, i) => [id, i + 1]));
 const scopesOf = (hosts) => (hosts ? hosts.map((id) => scopes.get(id)) : [0]);
 
-/** The two measured verbs. The tables have whole minutes or hours, so a range off the minute or hour is extended to it. */
+/** The measured queries. The tables have whole minutes or hours, so a range off the minute or hour is extended to it. */
 const store = {
-  async series({ hosts, edges }) {
-    const points = edges.length - 1;
-    // Not of the first point, which the range may cut.
-    const step = edges[2] - edges[1];
-    const [table, unit] = step < HOUR_MS ? ['minutes', MINUTE_MS] : ['hours', HOUR_MS];
-    const first = Math.floor(edges[0] / unit);
-    const end = Math.ceil(edges[points] / unit);
-    const requests = new Float64Array(points);
-    const attacks = new Float64Array(points);
-    for (const [t, r, a] of await peer.timeline(table, scopesOf(hosts), first, end)) {
-      requests[t - first] += Number(r);
-      attacks[t - first] += Number(a);
-    }
-    return { requests, attacks };
-  },
+  count: ({ hosts, edges, rows }) =>
+    rows === 'timeline' ? countTimeline(hosts, edges) : countCategories(hosts, edges),
   /** The peers cannot tell whether data has changed, so their responses are not cached. */
   version: async () => null,
-  async totals({ hosts, from, to }) {
-    const [first, end] = [Math.floor(from / HOUR_MS), Math.ceil(to / HOUR_MS)];
-    const row = await peer.distribution(scopesOf(hosts), first, end);
-    return Float64Array.from(CATEGORIES, (_, i) => Number(row[i]));
-  },
 };
+
+async function countTimeline(hosts, edges) {
+  const points = edges.length - 1;
+  // Not of the first point, which the range may cut.
+  const step = edges[2] - edges[1];
+  const [table, unit] = step < HOUR_MS ? ['minutes', MINUTE_MS] : ['hours', HOUR_MS];
+  const first = Math.floor(edges[0] / unit);
+  const end = Math.ceil(edges[points] / unit);
+  const requests = new Float64Array(points);
+  const attacks = new Float64Array(points);
+  for (const [t, r, a] of await peer.timeline(table, scopesOf(hosts), first, end)) {
+    requests[t - first] += Number(r);
+    attacks[t - first] += Number(a);
+  }
+  return [requests, attacks];
+}
+
+async function countCategories(hosts, [from, to]) {
+  const [first, end] = [Math.floor(from / HOUR_MS), Math.ceil(to / HOUR_MS)];
+  const row = await peer.distribution(scopesOf(hosts), first, end);
+  return CATEGORIES.map((_, i) => Float64Array.of(Number(row[i])));
+}
 
 const identity = await openIdentity(
   join(data, 'identity.mdb'),
