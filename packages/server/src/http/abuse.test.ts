@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../test/admission.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
+import type { Store } from '../store/store.ts';
 import { createApp } from './app.ts';
 
 const START = Date.UTC(2026, 6, 1);
@@ -50,7 +51,13 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
-function appWith(trustProxy?: string): Promise<FastifyInstance> {
+function appWith({
+  trustProxy,
+  store = memoryStore(() => clock.now),
+}: {
+  trustProxy?: string;
+  store?: Store;
+} = {}): Promise<FastifyInstance> {
   const stream = new Writable({
     write(chunk, _encoding, done) {
       logged += chunk;
@@ -58,7 +65,7 @@ function appWith(trustProxy?: string): Promise<FastifyInstance> {
     },
   });
   return createApp({
-    store: memoryStore(() => clock.now),
+    store,
     identity,
     now: () => clock.now,
     catalog: { publicUrl: 'https://waf.example.com', region: 'eu' },
@@ -242,7 +249,7 @@ describe('logins', () => {
     ['[2001:db8::9]:4711', '2001:db8::9'],
     ['198.51.100.1, 203.0.113.9, 10.0.0.1', '203.0.113.9'],
   ])('X-Forwarded-For %j of a trusted proxy is recorded as %s', async (forwarded, address) => {
-    const trusting = await appWith('10.0.0.1');
+    const trusting = await appWith({ trustProxy: '10.0.0.1' });
     const addresses: unknown[] = [];
     trusting.addHook('onRequest', async (request) => {
       addresses.push(request.ip);
@@ -265,7 +272,7 @@ describe('logins', () => {
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toContain('10.0.0.1');
     logged = '';
-    const trusting = await appWith('10.0.0.1');
+    const trusting = await appWith({ trustProxy: '10.0.0.1' });
     await trusting.inject({ url: '/healthz', headers: forwarded, remoteAddress: '10.0.0.1' });
     expect(logged).not.toContain('--trust-proxy');
     await trusting.close();
@@ -387,6 +394,48 @@ describe('headers', () => {
       expect(normalHostname(name)).toBe(null);
   });
 });
+
+test('queries of clients that have disconnected are not computed', async () => {
+  let computed = 0;
+  let release: (() => void) | undefined;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const store = memoryStore(() => clock.now);
+  const counting = {
+    ...store,
+    count: (async (query) => {
+      computed++;
+      await released;
+      return store.count(query);
+    }) as typeof store.count,
+  };
+  const token = await tokenFor();
+  await app.close();
+  app = await appWith({ store: counting });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  const query = (minute: number) =>
+    `GET /v1/${project}/waf/event/timeline?from=0&to=${minute * 60_000} HTTP/1.1\r\nHost: a\r\nX-Auth-Token: ${token}\r\n\r\n`;
+  const sockets = Array.from({ length: 40 }, (_, i) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.write(query(i + 1));
+    return socket;
+  });
+  await expect.poll(() => computed).toBe(16);
+  for (const socket of sockets) socket.resetAndDestroy();
+  await expect.poll(() => connectionCount(app)).toBe(0);
+  release?.();
+  await app.close();
+  expect(computed).toBe(16);
+  expect(logged).not.toContain('"level":50');
+});
+
+function connectionCount({ server }: FastifyInstance): Promise<number> {
+  return new Promise((resolve, reject) =>
+    server.getConnections((error, count) => (error ? reject(error) : resolve(count))),
+  );
+}
 
 test('a token from the future is refused: none stays valid after the clock is set back', async () => {
   clock.now = Date.UTC(2040, 0);

@@ -1,6 +1,7 @@
 /** What all statistics queries share: admission, response cache, conditional requests, compression and traces. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { timed } from '../../diagnostics.ts';
+import { malformed } from '../../errors.ts';
 import type { Range } from '../../statistics/range.ts';
 import type { Store } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
@@ -51,7 +52,12 @@ export function createQueryHandlers(
     compute: () => Promise<T>,
     trace: Trace | undefined,
   ): Promise<T> {
-    const query = trace ? trace.queued(compute) : compute;
+    const waited = () => {
+      // Under overload, clients give up and ask again: what nobody waits for would delay the others.
+      if (request.raw.socket.destroyed) throw malformed('the client has disconnected');
+      return compute();
+    };
+    const query = trace ? trace.queued(waited) : waited;
     return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, query);
   }
 
