@@ -25,10 +25,10 @@ export const CALLS = {
 };
 
 /**
- * The first query of a list takes much longer than all that follow, so only some of the ranges are used: those that end in the
- * last days, for which the service has lists. The lists of one range take 5 MB, and the cache has 24 MB.
+ * The first query of a list takes much longer than all that follow, so only the last range is used: all lists of it fit into
+ * the cache, and the service has lists for it.
  */
-const LIST_RANGES = 4;
+const LIST_RANGES = 1;
 const LISTS = [
   'event/attack/source',
   'overviews/attack/url',
