@@ -65,13 +65,10 @@ export function createQueryHandlers(
     (find: (request: FastifyRequest, trace: Trace | undefined) => Promise<Response>): Handler =>
     async (request, reply) => {
       const trace = traceOf(request);
-      if (trace === undefined) return sendResponse(request, reply, await find(request, trace));
-      try {
-        await trace.run(async () => sendResponse(request, reply, await find(request, trace), trace));
-        request.log.debug({ reqId: request.id, trace }, 'query');
-      } finally {
-        trace.end();
-      }
+      const response = await find(request, trace);
+      if (trace === undefined) return sendResponse(request, reply, response);
+      await trace.run(() => sendResponse(request, reply, response, trace));
+      request.log.debug({ reqId: request.id, trace }, 'query');
     };
 
   /** Reads the query of a request. */
@@ -100,6 +97,7 @@ export function createQueryHandlers(
 
       return handlerOf(async (request, trace) => {
         const known = cache.get(request);
+        trace?.addLookup('responses', known !== undefined);
         const isCurrent = known && known.version === (await store.version(known));
         return isCurrent ? known : admit(request, () => respond(request), trace);
       });
@@ -112,7 +110,7 @@ export function createQueryHandlers(
           request,
           async () => {
             const { query } = read(request);
-            return contentResponse(await timed('compute', () => compute(query)));
+            return contentResponse(await timed('compute', () => compute(query)), query);
           },
           trace,
         ),

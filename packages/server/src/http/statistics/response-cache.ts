@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache, cacheShare } from '../../cache.ts';
 import { timed } from '../../diagnostics.ts';
-import type { Range } from '../../statistics/range.ts';
+import { type Range, rangeWarning } from '../../statistics/range.ts';
 import { COMPRESS, type ContentCoding, contentCoding, sendBytes } from '../send.ts';
 import type { Trace } from './trace.ts';
 
@@ -18,6 +18,8 @@ export interface Response {
   /** Null if the store does not know the version of the range. */
   etag: string | null;
   body: Buffer;
+  /** The value of the header `Warning`, if there is one. */
+  warning?: string;
   compressed: { [coding in ContentCoding]?: Buffer };
 }
 
@@ -38,13 +40,27 @@ export function rangeResponse(
   content: object,
 ): RangeResponse {
   const etag = version === null ? null : etagOf(`${project} ${from} ${to} ${version}`);
-  return { project, from, to, version, etag, body: toBytes(content), compressed: {} };
+  return {
+    project,
+    from,
+    to,
+    version,
+    etag,
+    body: toBytes(content),
+    compressed: {},
+    ...warningOf({ from, to }),
+  };
 }
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
-export function contentResponse(content: object): Response {
+export function contentResponse(content: object, range?: Range): Response {
   const body = toBytes(content);
-  return { etag: etagOf(body), body, compressed: {} };
+  return { etag: etagOf(body), body, compressed: {}, ...(range && warningOf(range)) };
+}
+
+function warningOf(range: Range): Pick<Response, 'warning'> {
+  const text = rangeWarning(range);
+  return text === null ? {} : { warning: `299 - "${text}"` };
 }
 
 /** 132 bits. */
@@ -112,7 +128,7 @@ function isUncached({ headers }: FastifyRequest): boolean {
 export async function sendResponse(
   { headers }: FastifyRequest,
   reply: FastifyReply,
-  { etag, body, compressed }: Response,
+  { etag, body, compressed, warning }: Response,
   trace?: Trace,
 ): Promise<void> {
   const known = headers['if-none-match'];
@@ -120,6 +136,7 @@ export async function sendResponse(
     return sendBytes(reply, 304, [...cacheHeaders(etag), ...timingOf(trace)]);
   }
   const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
+  if (warning !== undefined) sent.push('Warning', warning);
   const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
   if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
   compressed[coding] ??= await timed('compress', () => COMPRESS[coding](body));

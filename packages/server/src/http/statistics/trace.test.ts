@@ -12,6 +12,7 @@ import type {} from '../connections.ts';
 import { sendFailure } from '../failures.ts';
 import { mount } from '../route.ts';
 import { statisticsRoutes } from './routes.ts';
+import { Trace } from './trace.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
@@ -140,6 +141,13 @@ describe('a trace', () => {
         },
       },
     ]);
+  });
+
+  test('observes nothing while the query waits for its turn', async () => {
+    const start = new Trace(true).queued(async () => stepDone.isWatched);
+    expect(stepDone.isWatched).toBe(false);
+    expect(await Promise.all([start(), start()])).toEqual([true, true]);
+    expect(stepDone.isWatched).toBe(false);
   });
 
   test('ends with the response, also if the query fails', async () => {

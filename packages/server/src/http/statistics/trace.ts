@@ -5,52 +5,49 @@ import { cacheUsed, recordsRead, stepDone } from '../../diagnostics.ts';
 import { ApiError } from '../../errors.ts';
 import { parseOneOf, queryOf } from '../query.ts';
 
+/** The trace of the query that runs: those of others do not count. */
+const current = new AsyncLocalStorage<Trace>();
+let running = 0;
+let unsubscribe: readonly (() => void)[] = [];
+
 export class Trace {
   readonly #startedAt = performance.now();
-  /** Other queries that run at the same time do not count. */
-  readonly #isOwn = new AsyncLocalStorage<true>();
   readonly #milliseconds = new Map<string, number>();
   readonly #caches = new Map<string, { hits: number; misses: number }>();
   #records = 0;
   /** Whether the caller gets it. Otherwise it is only logged. */
   readonly isRequested: boolean;
-  readonly #unsubscribe: readonly (() => void)[];
 
   constructor(isRequested: boolean) {
     this.isRequested = isRequested;
-    const own =
-      <T>(receive: (message: T) => void) =>
-      (message: T) => {
-        if (this.#isOwn.getStore()) receive(message);
-      };
-    this.#unsubscribe = [
-      cacheUsed.subscribe(own(({ name, isHit }) => this.#addLookup(name, isHit))),
-      recordsRead.subscribe(
-        own((records) => {
-          this.#records += records;
-        }),
-      ),
-      stepDone.subscribe(own(({ name, ms }) => this.#addStep(name, ms))),
-    ];
   }
 
-  run<T>(action: () => T): T {
-    return this.#isOwn.run(true, action);
+  /** Traces the action. While any trace runs, all queries are slower: queries that wait for their turn must not be in here. */
+  async run<T>(action: () => Promise<T>): Promise<T> {
+    if (running++ === 0) {
+      unsubscribe = [
+        cacheUsed.subscribe(({ name, isHit }) => current.getStore()?.addLookup(name, isHit)),
+        recordsRead.subscribe((records) => current.getStore()?.addRecords(records)),
+        stepDone.subscribe(({ name, ms }) => current.getStore()?.addStep(name, ms)),
+      ];
+    }
+    try {
+      return await current.run(this, action);
+    } finally {
+      if (--running === 0) {
+        for (const end of unsubscribe) end();
+        current.disable();
+      }
+    }
   }
 
   /** The action, for a queue: the time until it starts is a step. */
-  queued<T>(action: () => T): () => T {
+  queued<T>(action: () => Promise<T>): () => Promise<T> {
     const since = performance.now();
     return () => {
-      this.#addStep('queue', performance.now() - since);
+      this.addStep('queue', performance.now() - since);
       return this.run(action);
     };
-  }
-
-  /** Must be called, because a trace slows down all other queries. */
-  end(): void {
-    for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#isOwn.disable();
   }
 
   /** For the log. */
@@ -77,11 +74,15 @@ export class Trace {
     ].join(', ');
   }
 
-  #addStep(name: string, ms: number): void {
+  addStep(name: string, ms: number): void {
     this.#milliseconds.set(name, (this.#milliseconds.get(name) ?? 0) + ms);
   }
 
-  #addLookup(name: string, isHit: boolean): void {
+  addRecords(records: number): void {
+    this.#records += records;
+  }
+
+  addLookup(name: string, isHit: boolean): void {
     const { hits, misses } = this.#caches.get(name) ?? { hits: 0, misses: 0 };
     this.#caches.set(name, isHit ? { hits: hits + 1, misses } : { hits, misses: misses + 1 });
   }
