@@ -6,6 +6,7 @@ import {
   type AuditEntry,
   type AuditRecord,
   type AuditTrail,
+  allRecords,
   newAuditEntry,
 } from '../packages/server/src/audit/audit-trail.ts';
 import { Administration } from '../packages/server/src/identity/administration.ts';
@@ -83,9 +84,7 @@ const administrationOf = (store: IdentityStore, audit: AuditTrail) =>
   );
 
 async function recordsOf(trail: AuditTrail): Promise<AuditRecord[]> {
-  const all: AuditRecord[] = [];
-  for await (const record of trail.records()) if (record !== 'damaged') all.push(record);
-  return all;
+  return (await allRecords(trail)).filter((record) => record !== 'damaged');
 }
 
 export function identityConformance(

@@ -276,7 +276,10 @@ describe('an access key', () => {
     expect((await signed(key, statistics())).status).toBe(200);
     await credentials('POST', '', { user_id: id, description: 'second' });
     const third = await credentials('POST', '', { user_id: id, description: 'third' });
-    expect([third.status, third.error.message]).toEqual([400, 'akSkNumExceed']);
+    expect([third.status, third.error.message]).toEqual([
+      400,
+      "akSkNumExceed: user 'owner' already has 2 access keys, the maximum: delete one first, with DELETE /v3.0/OS-CREDENTIAL/credentials/{access}",
+    ]);
     const listed = await credentials('GET', `?user_id=${id}`);
     expect(listed.credentials).toHaveLength(2);
     expect(JSON.stringify(listed)).not.toContain('secret');

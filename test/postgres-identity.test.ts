@@ -6,6 +6,7 @@ import { openAuditTable } from '../packages/server/src/audit/audit-table.ts';
 import {
   type AuditTrail,
   AuditUnavailable,
+  allRecords,
   newAuditEntry,
 } from '../packages/server/src/audit/audit-trail.ts';
 import { AlreadyInitialised, IdentityUnavailable } from '../packages/server/src/identity/errors.ts';
@@ -386,7 +387,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user', name: `${i}` }),
         );
       const names: string[] = [];
-      for await (const record of trail.records())
+      for (const record of await allRecords(trail))
         if (record !== 'damaged') names.push(record.object.name ?? '');
       expect(names).toEqual(names.map((_, i) => String(100 - names.length + i)));
       const [size, counted] = server

@@ -121,6 +121,11 @@ interface RoleAssignment {
   scope: { project: { id: string } } | { domain: { id: string } };
 }
 
+interface RoleAssignments {
+  role_assignments: RoleAssignment[];
+  links: { next: string | null };
+}
+
 /** As often as the client of the public API. */
 const RETRIES_MAX = 3;
 
@@ -161,6 +166,16 @@ export function createApi(origin: string) {
   const inProject = (project: string) => `console/api/projects/${id(project)}`;
   const hosts = (project: string) => `v1/${id(project)}/waf/instance`;
 
+  async function allRoleAssignments(): Promise<RoleAssignment[]> {
+    const all: RoleAssignment[] = [];
+    for (let page = 'v3/role_assignments?limit=10000'; ; ) {
+      const { role_assignments, links } = await json<RoleAssignments>('GET', page);
+      all.push(...role_assignments);
+      if (links.next === null) return all;
+      page = `v3/role_assignments${new URL(links.next).search}`;
+    }
+  }
+
   return {
     /** Null: not signed in. */
     async session(): Promise<Session | null> {
@@ -198,16 +213,16 @@ export function createApi(origin: string) {
     addIngestKey: (project: string) => json<IngestKey>('POST', `${inProject(project)}/ingest-key`),
     async administration(domain_id: string): Promise<Administration> {
       const filter = `domain_id=${id(domain_id)}`;
-      const [{ users }, { projects }, { role_assignments }, { credentials: keys }] = await Promise.all([
+      const [{ users }, { projects }, roleAssignments, { credentials: keys }] = await Promise.all([
         json<{ users: Omit<ManagedUser, 'roles' | 'keys'>[] }>('GET', `v3/users?${filter}`),
         json<{ projects: ManagedProject[] }>('GET', `v3/projects?${filter}`),
-        json<{ role_assignments: RoleAssignment[] }>('GET', 'v3/role_assignments'),
+        allRoleAssignments(),
         json<{ credentials: AccessKey[] }>('GET', `${credentials}?${filter}`),
       ]);
       const withNothing = (user: (typeof users)[number]) => ({ ...user, keys: [], roles: {} });
       const byId = new Map<string, ManagedUser>(users.map((user) => [user.id, withNothing(user)]));
       for (const key of keys) byId.get(key.user_id)?.keys.push(key);
-      for (const { user, role, scope } of role_assignments) {
+      for (const { user, role, scope } of roleAssignments) {
         const { id: scopeId } = 'project' in scope ? scope.project : scope.domain;
         const roles = byId.get(user.id)?.roles ?? {};
         roles[scopeId] = [...(roles[scopeId] ?? []), role.id];

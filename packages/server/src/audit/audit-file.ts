@@ -19,7 +19,6 @@ import {
 } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import {
   AUDIT_BYTES_MAX,
   type AuditEntry,
@@ -28,8 +27,10 @@ import {
   AuditUnavailable,
   formatRecord,
   limitChanges,
+  type MarkedRecord,
   noteWith,
   randomId,
+  UnknownMarker,
 } from './audit-trail.ts';
 
 export const AUDIT_FILE = 'audit.log';
@@ -62,8 +63,8 @@ export function openAuditFile(directory: string | null, now: () => number): Audi
     mirror(to) {
       mirror = to;
     },
-    async *records() {
-      if (directory !== null) yield* readLines(directory);
+    async *newest(marker) {
+      if (directory !== null) yield* readBackwards(directory, marker);
     },
   };
 }
@@ -72,24 +73,30 @@ export function hasAuditFile(directory: string): boolean {
   return existsSync(join(directory, AUDIT_FILE));
 }
 
-async function* readLines(directory: string): AsyncGenerator<AuditRecord | 'damaged'> {
-  // Opened first: while the archives are read, it may become one of them.
-  const current = await openIfExists(join(directory, AUDIT_FILE));
-  try {
-    const own = await current?.stat();
-    for (const name of archives(directory)) {
-      const archive = await openIfExists(join(directory, name));
-      const isCurrent = archive !== null && (await archive.stat()).ino === own?.ino;
-      try {
-        if (archive !== null && !isCurrent) yield* linesOf(archive);
-      } finally {
-        await archive?.close();
-      }
+/** A marker is the inode of the file, which it keeps as an archive, and the offset of the line. */
+async function* readBackwards(directory: string, marker?: string): AsyncGenerator<MarkedRecord> {
+  const [, markedIno, markedOffset] = /^(\d+)-(\d+)$/.exec(marker ?? '') ?? [];
+  let isFound = marker === undefined;
+  const read = new Set<number>();
+  async function* linesOf(name: string): AsyncGenerator<MarkedRecord> {
+    const file = await openIfExists(join(directory, name));
+    try {
+      const { ino = 0, size = 0 } = (await file?.stat()) ?? {};
+      if (file === null || read.has(ino)) return;
+      read.add(ino);
+      const isMarked = !isFound && String(ino) === markedIno && Number(markedOffset) <= size;
+      isFound ||= isMarked;
+      if (!isFound) return;
+      for await (const { offset, line } of linesBefore(file, isMarked ? Number(markedOffset) : size))
+        yield { marker: `${ino}-${offset}`, record: parseLine(line) };
+    } finally {
+      await file?.close();
     }
-    if (current !== null) yield* linesOf(current);
-  } finally {
-    await current?.close();
   }
+  yield* linesOf(AUDIT_FILE);
+  // Listed after the file was opened: meanwhile it may have become one of them.
+  for (const name of archives(directory).reverse()) yield* linesOf(name);
+  if (!isFound) throw new UnknownMarker();
 }
 
 /** Null if nothing is recorded yet, or if a rotation has deleted the file. */
@@ -102,10 +109,28 @@ async function openIfExists(path: string): Promise<FileHandle | null> {
   }
 }
 
-async function* linesOf(file: FileHandle): AsyncGenerator<AuditRecord | 'damaged'> {
-  const input = file.createReadStream({ encoding: 'utf8', autoClose: false });
-  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
-    if (line !== '') yield parseLine(line);
+/** How much is read at a time. */
+const BLOCK_BYTES = 262_144;
+
+/** The lines before a position, the last one first. */
+async function* linesBefore(file: FileHandle, end: number): AsyncGenerator<{ offset: number; line: string }> {
+  /** The end of a line that begins before the block. */
+  let rest = Buffer.alloc(0);
+  for (let start = end; start > 0; ) {
+    const block = Buffer.alloc(Math.min(start, BLOCK_BYTES));
+    start -= block.length;
+    await file.read(block, 0, block.length, start);
+    const bytes = Buffer.concat([block, rest]);
+    let stop = bytes.length;
+    while (stop > 0) {
+      const newline = bytes.lastIndexOf(0x0a, stop - 1);
+      if (newline === -1 && start > 0) break;
+      const line = bytes.toString('utf8', newline + 1, stop);
+      if (line !== '') yield { offset: start + newline + 1, line };
+      stop = newline;
+    }
+    rest = bytes.subarray(0, Math.max(stop, 0));
+  }
 }
 
 function parseLine(line: string): AuditRecord | 'damaged' {

@@ -10,6 +10,7 @@ import {
   formatRecord,
   limitChanges,
   noteWith,
+  UnknownMarker,
 } from './audit-trail.ts';
 
 /** The share that remains when the oldest records are deleted, unless they are too many for one deletion. */
@@ -78,16 +79,18 @@ export function openAuditTable(
     mirror(to) {
       mirror = to;
     },
-    async *records() {
-      for (let after = 0; ; ) {
+    /** A marker is the number of the row. */
+    async *newest(marker = String(Number.MAX_SAFE_INTEGER)) {
+      if (!/^\d{1,16}$/.test(marker)) throw new UnknownMarker();
+      for (let before = Number(marker); ; ) {
         const rows = await database.run<{ number: number; record: AuditRecord }>(
-          'SELECT number, record FROM audit_trail WHERE number > $1 ORDER BY number LIMIT $2',
-          [after, PAGE_ROWS],
+          'SELECT number, record FROM audit_trail WHERE number < $1 ORDER BY number DESC LIMIT $2',
+          [before, PAGE_ROWS],
         );
-        for (const { record } of rows) yield record;
+        for (const { number, record } of rows) yield { marker: String(number), record };
         const last = rows.at(-1);
         if (last === undefined) return;
-        after = last.number;
+        before = last.number;
       }
     },
   };

@@ -75,6 +75,8 @@ export interface AuditEntry extends Actor {
   id: string;
   action: AuditAction;
   object: AuditObject;
+  /** The domain whose administrators may read the entry. Absent if it concerns the whole installation. */
+  domain_id?: string;
   /** The fields that changed; never a secret. */
   before?: Readonly<Record<string, unknown>>;
   after?: Readonly<Record<string, unknown>>;
@@ -95,9 +97,48 @@ export interface AuditTrail {
   note(entry: AuditEntry): Promise<void>;
   /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;
-  /** Oldest first. Yields 'damaged' for a line that is not a record, for example one that a full disk cut off. */
-  records(): AsyncIterable<AuditRecord | 'damaged'>;
+  /** Newest first, those before the one with the marker. Throws UnknownMarker. */
+  newest(marker?: string): AsyncIterable<MarkedRecord>;
 }
+
+export interface MarkedRecord {
+  /** Its place in the trail. */
+  marker: string;
+  /** 'damaged': a line that is not a record, for example one that a full disk cut off. */
+  record: AuditRecord | 'damaged';
+}
+
+/** Oldest first. */
+export async function allRecords(trail: Pick<AuditTrail, 'newest'>): Promise<MarkedRecord['record'][]> {
+  const records: MarkedRecord['record'][] = [];
+  for await (const { record } of trail.newest()) records.push(record);
+  return records.reverse();
+}
+
+export interface AuditFilter {
+  /** Milliseconds since the epoch. */
+  from?: number | undefined;
+  /** Exclusive. */
+  to?: number | undefined;
+  /** The ID or the name of the acting user. */
+  user?: string | undefined;
+  /** An action, or a kind of actions: `user` for all on users. */
+  action?: string | undefined;
+}
+
+export function matches({ time, user, user_id, action }: AuditRecord, filter: AuditFilter): boolean {
+  const { from = 0, to = Number.POSITIVE_INFINITY } = filter;
+  const at = Date.parse(time);
+  return (
+    at >= from &&
+    at < to &&
+    (filter.user === undefined || [user, user_id].includes(filter.user)) &&
+    (filter.action === undefined || action === filter.action || action.startsWith(`${filter.action}.`))
+  );
+}
+
+/** The record has been deleted, or there never was one. */
+export class UnknownMarker extends Error {}
 
 export class ChangesThrottled extends Error {
   readonly retryAfterS = 1;
@@ -124,7 +165,7 @@ export function noteWith(append: AuditTrail['append']): AuditTrail['note'] {
 
 export interface RefusedLogin {
   /** Null if the user does not exist: the name is not recorded, because people type passwords into the wrong field. */
-  user: { id: string; name: string } | null;
+  user: { id: string; name: string; domain_id: string } | null;
   from: LoginSource;
   reason: string;
 }
@@ -159,7 +200,8 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
       ...(request_id === undefined ? {} : { request_id }),
     };
     void trail.note({
-      ...newAuditEntry(actor, 'login', { type: 'user', ...user }),
+      ...newAuditEntry(actor, 'login', { type: 'user', ...(user ? { id: user.id, name: user.name } : {}) }),
+      ...(user ? { domain_id: user.domain_id } : {}),
       outcome: 'refused',
       reason,
       ...(suppressed > 0 ? { suppressed } : {}),
@@ -172,7 +214,7 @@ export function newAuditEntry(
   actor: Actor,
   action: AuditAction,
   object: AuditObject,
-  values: Pick<AuditEntry, 'before' | 'after'> = {},
+  values: Pick<AuditEntry, 'before' | 'after' | 'domain_id'> = {},
 ): AuditEntry {
   return { id: randomId(), ...actor, action, object, ...values, outcome: 'done' };
 }

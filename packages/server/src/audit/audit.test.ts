@@ -22,10 +22,11 @@ import { AUDIT_FILE_BYTES_MAX, openAuditFile } from './audit-file.ts';
 import {
   AUDIT_ACTIONS,
   type AuditEntry,
-  type AuditRecord,
   AuditUnavailable,
+  allRecords,
   ChangesThrottled,
   recordLoginRefusals,
+  UnknownMarker,
 } from './audit-trail.ts';
 import { hostAdministration } from './host-administration.ts';
 
@@ -50,11 +51,7 @@ afterEach(() => rmSync(directory, { recursive: true }));
 
 const trail = () => openAuditFile(directory, () => clock.now);
 
-async function records(): Promise<(AuditRecord | 'damaged')[]> {
-  const all: (AuditRecord | 'damaged')[] = [];
-  for await (const record of trail().records()) all.push(record);
-  return all;
-}
+const records = () => allRecords(trail());
 
 describe('the audit file', () => {
   test('contains one line per entry, and only its owner can read it', async () => {
@@ -121,14 +118,39 @@ describe('the audit file', () => {
     }
     trail().appendSync({ ...ENTRY, id: '3' });
     const read: unknown[] = [];
-    for await (const record of trail().records()) {
+    for await (const { record } of trail().newest()) {
       if (read.length === 0) {
         rotate(3);
         trail().appendSync({ ...ENTRY, id: '4' });
       }
       read.push(record === 'damaged' ? record : record.id);
     }
-    expect(read).toEqual(['1', '2', '3']);
+    expect(read).toEqual(['3', '2', '1']);
+  });
+
+  test('is read from any record backwards, also after a rotation, and in blocks that cut lines', async () => {
+    const path = join(directory, 'audit.log');
+    const ids = Array.from({ length: 3_000 }, (_, i) => String(i));
+    for (const [i, id] of ids.entries()) {
+      const line = JSON.stringify({ time: 'x', ...ENTRY, id, reason: 'é'.repeat(i % 200) });
+      writeFileSync(path, `${line}\n`, { flag: 'a' });
+      if (i === 2_000) renameSync(path, `${path}.20260701T000000000Z.0123456789abcdef`);
+    }
+    expect((await records()).map((record) => record !== 'damaged' && record.id)).toEqual(ids);
+    const seen: string[] = [];
+    for (let marker: string | undefined; seen.length < ids.length; ) {
+      let page = 0;
+      for await (const next of trail().newest(marker)) {
+        seen.push(next.record === 'damaged' ? next.record : next.record.id);
+        marker = next.marker;
+        if (++page === 700) break;
+      }
+      if (seen.length === 700) renameSync(path, `${path}.20260701T010000000Z.0123456789abcdef`);
+    }
+    expect(seen).toEqual(ids.toReversed());
+    for (const marker of ['', '1', '1-1', 'x-1', `${statSync(directory).ino}-0`]) {
+      await expect(allRecords({ newest: () => trail().newest(marker) })).rejects.toThrow(UnknownMarker);
+    }
   });
 
   test('keeps the next line intact after one that was cut off', async () => {
@@ -207,7 +229,7 @@ describe('administration', () => {
     await administration.removeUser(alice.id);
     const hosts = hostAdministration(
       memoryStore(() => clock.now),
-      identity.audit,
+      identity,
     );
     const added = await hosts.add(actor, { project: project.id, hostname: 'a.example', limit: 10 });
     if (added.kind === 'full') throw new Error(added.kind);
@@ -272,7 +294,7 @@ describe('administration', () => {
 
   test('writes the line before it adds a host, and a second one if the store then fails', async () => {
     const store = memoryStore(() => clock.now);
-    const hosts = hostAdministration(store, identity.audit);
+    const hosts = hostAdministration(store, identity);
     const actor = { user: 'admin', via: 'console' } as const;
     const host = { project: 'p', hostname: 'a.example', limit: 10 };
     await hosts.add(actor, host);
@@ -315,17 +337,17 @@ describe('administration', () => {
 test('refused logins are recorded at a limited rate, with a count of those omitted', () => {
   const written: AuditEntry[] = [];
   const note = async (entry: AuditEntry) => void written.push(entry);
-  const records = async function* () {};
+  const newest = async function* () {};
   const record = recordLoginRefusals(
-    { admit() {}, append: note, note, mirror() {}, records },
+    { admit() {}, append: note, note, mirror() {}, newest },
     () => clock.now,
   );
   const refused = { user: null, from: { address: 'x', via: 'api' }, reason: 'wrong_credentials' } as const;
   for (let i = 0; i < 1_000; i++) record(refused);
   expect(written).toHaveLength(20);
   // Existing users have their own limit.
-  record({ ...refused, user: { id: 'u', name: 'admin' } });
-  expect(written.at(-1)).toMatchObject({ user: 'admin' });
+  record({ ...refused, user: { id: 'u', name: 'admin', domain_id: 'd' } });
+  expect(written.at(-1)).toMatchObject({ user: 'admin', domain_id: 'd' });
   clock.now += 60_000;
   record(refused);
   expect(written.at(-1)?.suppressed).toBe(980);

@@ -2,7 +2,17 @@
 import type { AddedHost, DeletedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
 import { type Actor, type AuditEntry, type AuditTrail, newAuditEntry } from './audit-trail.ts';
 
-export function hostAdministration(store: Store, trail: AuditTrail) {
+interface ProjectOwners {
+  audit: AuditTrail;
+  lookup: { project(id: string): { domain_id: string } | undefined };
+}
+
+export function hostAdministration(store: Store, { audit: trail, lookup }: ProjectOwners) {
+  const ownerOf = (project: string) => {
+    const owner = lookup.project(project);
+    return owner ? { domain_id: owner.domain_id } : {};
+  };
+
   /**
    * The audit line comes first, so that no change lacks one. The store has its own transaction: if it then refuses the
    * change or fails, a second line says so.
@@ -34,7 +44,10 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
       const { project, hostname, id } = host;
       const hosts = await store.hosts(project);
       const object = { type: 'host', name: hostname, ...(id === undefined ? {} : { id }) } as const;
-      const entry = newAuditEntry(actor, 'host.add', object, { after: { project_id: project, hostname } });
+      const entry = newAuditEntry(actor, 'host.add', object, {
+        ...ownerOf(project),
+        after: { project_id: project, hostname },
+      });
       const existing = hosts.find((one) => one.hostname === hostname);
       const refusal: AddedHost | null = existing ? { kind: 'exists', host: existing } : null;
       return change(entry, refusal, 'added', () => store.addHost(host));
@@ -49,6 +62,7 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
         before === undefined ? { kind: 'unknown' } : holder ? { kind: 'name_taken', host: holder } : null;
       const object = { type: 'host', id, name: before?.hostname ?? hostname } as const;
       const entry = newAuditEntry(actor, 'host.rename', object, {
+        ...ownerOf(project),
         ...(before ? { before: { project_id: project, hostname: before.hostname } } : {}),
         after: { project_id: project, hostname },
       });
@@ -59,6 +73,7 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
       const before = (await store.hosts(project)).find((one) => one.id === id);
       const object = { type: 'host', id, ...(before ? { name: before.hostname } : {}) } as const;
       const entry = newAuditEntry(actor, 'host.delete', object, {
+        ...ownerOf(project),
         before: { project_id: project, ...(before ? { hostname: before.hostname } : {}) },
       });
       const refusal: DeletedHost | null = before === undefined ? { kind: 'unknown' } : null;

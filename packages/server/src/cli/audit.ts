@@ -1,4 +1,4 @@
-import type { AuditRecord } from '../audit/audit-trail.ts';
+import { type AuditRecord, allRecords, matches } from '../audit/audit-trail.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { command, printLine, printList } from './command.ts';
 import { locationProblems, withAuditTrail } from './installation.ts';
@@ -30,19 +30,10 @@ export const auditCommand = command({
   },
   check: locationProblems,
   async run({ since, user, action, json, ...location }, _operands, io) {
-    const records: AuditRecord[] = [];
-    let damaged = 0;
-    await withAuditTrail(location, io, async (trail) => {
-      for await (const record of trail.records()) {
-        if (record === 'damaged') damaged++;
-        else if (
-          (since === undefined || Date.parse(record.time) >= since) &&
-          (user === undefined || [record.user, record.user_id].includes(user)) &&
-          (action === undefined || record.action === action || record.action.startsWith(`${action}.`))
-        )
-          records.push(record);
-      }
-    });
+    const all = await withAuditTrail(location, io, allRecords);
+    const whole = all.filter((record) => record !== 'damaged');
+    const records = whole.filter((record) => matches(record, { from: since, user, action }));
+    const damaged = all.length - whole.length;
     if (damaged > 0)
       printLine(io.stderr, `wafstat: ${damaged} damaged lines in the audit trail were skipped`);
     return printList(io, json, records, (record) => [

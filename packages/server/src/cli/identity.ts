@@ -2,7 +2,6 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
-import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { generatePassword } from '../identity/secrets.ts';
 import { type Command, command, type Io, printLine, printList, printResult, UserError } from './command.ts';
@@ -222,11 +221,6 @@ const addKey = command({
         printLine(io.stdout, `access key ID      ${key.access}`);
         printLine(io.stdout, `secret access key  ${key.secret}   (shown only once)`);
         return 0;
-      } catch (error) {
-        if (!(error instanceof KeyLimitError)) throw error;
-        throw new UserError(
-          `${user.name} already has ${KEYS_PER_USER_MAX} access keys, the maximum: delete one first`,
-        );
       } finally {
         if (file !== null) closeSync(file);
       }

@@ -33,7 +33,7 @@ const addHost = command({
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
       const { id: projectId } = identity.administration.projectNamed(project);
       const host = { project: projectId, hostname, id, limit: HOSTS_MAX };
-      const added = await hostAdministration(store, identity.audit).add(identity.actor, host);
+      const added = await hostAdministration(store, identity).add(identity.actor, host);
       if (added.kind === 'full')
         throw new UserError(`the project already has ${HOSTS_MAX} hosts, the maximum`);
       if (added.kind === 'id_taken')
@@ -66,7 +66,7 @@ const deleteHost = command({
         const names = hosts.map(({ id, hostname }) => `${hostname} has the ID ${id}`).join(', ');
         throw new UserError(`'${given}' is the ID of one host and the name of another: ${names}`);
       }
-      await hostAdministration(store, identity.audit).delete(identity.actor, {
+      await hostAdministration(store, identity).delete(identity.actor, {
         project: projectId,
         id: host.id,
       });

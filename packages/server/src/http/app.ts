@@ -42,6 +42,7 @@ import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { hostChangeRoutes } from './host-changes.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
+import { auditRoutes } from './keystone/audit-routes.ts';
 import { changeRoutes } from './keystone/change-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
@@ -249,7 +250,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
             ...accessKeyRoutes(identity),
             ...lookupRoutes(identity, catalog),
             ...changeRoutes(identity, store, catalog, now),
-            ...hostChangeRoutes(store, identity.audit),
+            ...hostChangeRoutes(store, identity),
+            ...auditRoutes(identity, catalog),
           ]),
           ...consoleRoutes(identity, store, admission, now, options),
         ]
@@ -368,8 +370,9 @@ const OPENAPI: SwaggerOptions = {
       title: 'wafstat',
       version: '1',
       description: 'WAF statistics API: requests and attacks by time, category and host.',
-      license: { name: 'Apache-2.0' },
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
+    servers: [{ url: '/', description: 'The service that has this file.' }],
     components: {
       securitySchemes: {
         token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token' },

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { allRecords } from '../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import type { Role } from '../identity/records.ts';
 import { memoryStore } from '../store/memory.ts';
@@ -87,7 +88,7 @@ test('an administrator adds, renames and deletes a host with a token, and the au
   expect((await call('DELETE', `${hosts}/${id}`, headers)).status).toBe(404);
   expect((await call('PATCH', `${hosts}/${id}`, headers, { hostname: 'x.example.com' })).status).toBe(404);
   const recorded: unknown[] = [];
-  for await (const record of identity.audit.records())
+  for (const record of await allRecords(identity.audit))
     if (record !== 'damaged' && record.object.type === 'host')
       recorded.push([record.action, record.outcome, record.user, record.via]);
   const done = ['host.add', 'host.rename', 'host.delete'].map((action) => [

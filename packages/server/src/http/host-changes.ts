@@ -1,12 +1,12 @@
 /** Adds, renames and deletes hosts. */
-import type { AuditTrail } from '../audit/audit-trail.ts';
 import { hostAdministration } from '../audit/host-administration.ts';
 import { malformed } from '../errors.ts';
 import { normalHostname } from '../event.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
 import { actorOf } from './auth/actor.ts';
 import { parseJson, textAt } from './auth/json-body.ts';
-import { PROJECT_PATH, partialObject, pathParameter, type Route, string, withErrors } from './route.ts';
+import { noContent, ok, PROJECT_PATH, partialObject, pathParameter, type Route, string } from './route.ts';
 import { HOST, HOST_PATH, hostIdIn, hostItem, unknownHost } from './statistics/inventory-routes.ts';
 
 const PATH = '/v1/:project_id/waf/instance';
@@ -16,8 +16,8 @@ const HOSTS_MAX = 100_000;
 
 const NAME = partialObject({ hostname: string('Host name.') }, { required: ['hostname'] });
 
-export function hostChangeRoutes(store: Store, audit: AuditTrail): Route[] {
-  const administration = hostAdministration(store, audit);
+export function hostChangeRoutes(store: Store, identity: RequestIdentity): Route[] {
+  const administration = hostAdministration(store, identity);
   return [
     {
       method: 'POST',
@@ -30,7 +30,7 @@ export function hostChangeRoutes(store: Store, audit: AuditTrail): Route[] {
         description: 'Other fields of the body are ignored. Needs the role `admin`.',
         params: PROJECT_PATH,
         body: NAME,
-        response: withErrors('The host.', HOST),
+        response: ok('The host.', HOST),
       },
       async handler(request) {
         const project = pathParameter(request, 'project_id');
@@ -55,7 +55,7 @@ export function hostChangeRoutes(store: Store, audit: AuditTrail): Route[] {
         description: 'The host keeps its ID and its counts. Needs the role `admin`.',
         params: HOST_PATH,
         body: NAME,
-        response: withErrors('The host.', HOST),
+        response: ok('The host.', HOST),
       },
       async handler(request) {
         const project = pathParameter(request, 'project_id');
@@ -78,7 +78,7 @@ export function hostChangeRoutes(store: Store, audit: AuditTrail): Route[] {
         summary: 'Delete a host',
         description: 'Its counts stay in the total of the project. Needs the role `admin`.',
         params: HOST_PATH,
-        response: { 204: { description: 'Deleted.', type: 'null' } },
+        response: noContent('Deleted.'),
       },
       async handler(request, reply) {
         const project = pathParameter(request, 'project_id');

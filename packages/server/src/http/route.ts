@@ -1,6 +1,6 @@
 /** The type of a route, how routes are mounted, and the schemas they share. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import { ApiError, ERRORS } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import type { Caller, SignedIn } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 
@@ -189,17 +189,13 @@ export const HOSTS_PARAMETER = array(
   },
 );
 
-const ERROR = object({
-  error_code: string('One of the codes in docs/errors.md.'),
-  error_msg: string('Names the parameter and says what is wrong with it.'),
+/** The response of a call. openapi.ts adds the errors. */
+export const ok = (description: string, schema: Schema) => ({ 200: { ...schema, description } });
+
+/** The same, for calls that support conditional requests. */
+export const okOrUnchanged = (description: string, schema: Schema) => ({
+  ...ok(description, schema),
+  304: { description: 'The `ETag` in `If-None-Match` is that of the response.', type: 'null' },
 });
 
-/** The responses of an API route: 200 as given, and the error table. */
-export function withErrors(description: string, ok: Schema): Record<number, object> {
-  const responses: Record<number, { description: string }> = { 200: { ...ok, description } };
-  for (const [code, { status, when }] of Object.entries(ERRORS)) {
-    const other = responses[status];
-    responses[status] = { ...ERROR, description: `${other ? `${other.description}; ` : ''}${code}: ${when}` };
-  }
-  return responses;
-}
+export const noContent = (description: string) => ({ 204: { description, type: 'null' } });

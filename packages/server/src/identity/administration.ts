@@ -120,6 +120,7 @@ export class Administration {
       write.put('domain', domain);
       write.put('project', project);
       write.put('user', user);
+      entry.domain_id = domain.id;
       entry.after = { domain: named(domain), project: named(project), user: named(user) };
       return { domain, project, user };
     };
@@ -131,7 +132,7 @@ export class Administration {
       const domain = newDomain(name);
       this.#checkIsNew('domain', '', name);
       write.put('domain', domain);
-      entry.object.id = domain.id;
+      describe(entry, domain);
       return domain;
     });
   }
@@ -142,7 +143,7 @@ export class Administration {
       this.#checkDomain(domainId);
       this.#checkIsNew('project', domainId, name);
       write.put('project', project);
-      entry.object.id = project.id;
+      describe(entry, project);
       entry.after = { domain_id: domainId, ...(enabled ? {} : { enabled }) };
       return project;
     });
@@ -156,7 +157,7 @@ export class Administration {
       this.#checkIsNew('user', user.domain_id, user.name);
       write.put('user', user);
       const { domain_id, access, roles, enabled } = user;
-      entry.object.id = user.id;
+      describe(entry, user);
       entry.after = { domain_id, access, roles, ...(enabled ? {} : { enabled }) };
       return user;
     };
@@ -186,7 +187,7 @@ export class Administration {
 
   #passwordStep(id: string, password: string, checked?: User): Step<User> {
     const change: Change<User> = (write, entry, password_hash) => {
-      const user = this.#changedUser(entry, id);
+      const user = describe(entry, this.user(id));
       if (checked && checked.token_epoch !== user.token_epoch)
         throw new IdentityError(
           'another password was set, or the user was disabled, meanwhile: sign in again',
@@ -206,7 +207,9 @@ export class Administration {
     confirmation: Confirmation = {},
   ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
-      const user = this.#changedUser(entry, userId);
+      // Roles are the business of the domain in which they are held.
+      const { domain_id } = this.#store.get('project', scopeId) ?? { domain_id: scopeId };
+      const user = describe(entry, this.user(userId), domain_id);
       if (verb === 'grant') this.#checkScopes({ [scopeId]: [role] });
       const before = user.roles[scopeId] ?? [];
       const after =
@@ -238,7 +241,7 @@ export class Administration {
       const before = this[type](id);
       // Existing tokens stay revoked when the user is enabled again.
       const epoch = type === 'user' && !enabled ? { token_epoch: this.user(id).token_epoch + 1 } : {};
-      entry.object.name = before.name;
+      describe(entry, before);
       if (type === 'user' && !enabled) this.#checkAdministrators(this.user(id), null, confirmation);
       if (type === 'project' && !enabled) this.#checkProjects(this.project(id), confirmation);
       write.put(type, { ...before, enabled, ...epoch });
@@ -252,7 +255,7 @@ export class Administration {
   async removeUser(id: string, confirmation: Confirmation = {}): Promise<void> {
     await this.#change('user.delete', { type: 'user', id }, (write, entry) => {
       const keys = this.#store.keysOf(id);
-      const user = this.#changedUser(entry, id);
+      const user = describe(entry, this.user(id));
       this.#checkAdministrators(user, null, confirmation);
       for (const key of keys) write.removeKey(key);
       write.remove('user', user);
@@ -271,8 +274,7 @@ export class Administration {
     confirmation: Confirmation = {},
   ): Promise<void> {
     await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
-      const project = this.project(id);
-      entry.object.name = project.name;
+      const project = describe(entry, this.project(id));
       this.#checkProjects(project, confirmation);
       this.#removeRoles(write, id);
       write.remove('project', project);
@@ -283,8 +285,7 @@ export class Administration {
 
   async removeDomain(id: string): Promise<void> {
     await this.#change('domain.delete', { type: 'domain', id }, (write, entry) => {
-      const domain = this.domain(id);
-      entry.object.name = domain.name;
+      const domain = describe(entry, this.domain(id));
       const members = [...this.#store.list('project'), ...this.#store.list('user')];
       if (members.some(({ domain_id }) => domain_id === id)) {
         throw new IdentityError(`domain '${domain.name}' still has projects or users: delete them first`);
@@ -310,8 +311,13 @@ export class Administration {
       checkDescription(description);
       const { access, secret } = generateKeyPair();
       const user = this.user(userId);
+      entry.domain_id = user.domain_id;
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
-      if (this.#store.keysOf(user.id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
+      const { length } = this.#store.keysOf(user.id);
+      if (length >= KEYS_PER_USER_MAX)
+        throw new KeyLimitError(
+          `user '${user.name}' already has ${length} access keys, the maximum: delete one first`,
+        );
       const { cipher, now } = this.#dependencies;
       const key: AccessKeyInfo = { access, user_id: user.id, description, status: 'active', created: now() };
       write.putKey({ ...key, sealed_secret: cipher.encrypt(access, secret) });
@@ -326,10 +332,9 @@ export class Administration {
   ): Promise<AccessKeyInfo> {
     return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
       checkDescription(change.description ?? '');
-      const before = this.#key(access);
+      const before = this.#changedKey(entry, access);
       const key = { ...before, ...change };
       write.putKey(key);
-      entry.before = { user_id: before.user_id, description: before.description, status: before.status };
       entry.after = { description: key.description, status: key.status };
       return withoutSecret(key);
     });
@@ -337,9 +342,7 @@ export class Administration {
 
   async removeKey(access: string): Promise<void> {
     await this.#change('key.delete', { type: 'key', id: access }, (write, entry) => {
-      const key = this.#key(access);
-      write.removeKey(key);
-      entry.before = { user_id: key.user_id, description: key.description, status: key.status };
+      write.removeKey(this.#changedKey(entry, access));
     });
   }
 
@@ -426,13 +429,6 @@ export class Administration {
     throw new IdentityError(`${consequence}: to do it anyway, repeat the call with confirm=${name}`);
   }
 
-  /** Adds the name of the user to the audit entry. */
-  #changedUser(entry: AuditEntry, id: string): User {
-    const user = this.user(id);
-    entry.object.name = user.name;
-    return user;
-  }
-
   key(access: string): AccessKeyInfo {
     return withoutSecret(this.#key(access));
   }
@@ -513,6 +509,14 @@ export class Administration {
     return known('access key', access, this.#store.get('key', access));
   }
 
+  #changedKey(entry: AuditEntry, access: string): AccessKey {
+    const key = this.#key(access);
+    const { user_id, description, status } = key;
+    entry.domain_id = this.user(user_id).domain_id;
+    entry.before = { user_id, description, status };
+    return key;
+  }
+
   #newProject(domain_id: string, name: string): Project {
     checkName('project', name);
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
@@ -538,6 +542,17 @@ export class Administration {
     const existing = this.#store.similarName(kind, domainId, name);
     if (existing !== undefined) throw new IdentityError(`${kind} '${existing}' already exists`);
   }
+}
+
+/** Adds the record that changes, and its domain, to the audit entry. */
+function describe<T extends { id: string; name: string; domain_id?: string }>(
+  entry: AuditEntry,
+  record: T,
+  domainId = record.domain_id ?? record.id,
+): T {
+  entry.object = { ...entry.object, id: record.id, name: record.name };
+  entry.domain_id = domainId;
+  return record;
 }
 
 function newDomain(name: string): Domain {

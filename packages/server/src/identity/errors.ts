@@ -6,7 +6,6 @@ export class IdentityError extends Error {}
 /** The record does not exist, or no longer exists. */
 export class UnknownRecord extends IdentityError {}
 
-/** The message is the error code that clients of the API family expect when a user has two keys already. */
 export class KeyLimitError extends IdentityError {}
 
 export class WrongMasterKey extends Error {}

@@ -164,9 +164,8 @@ export class LocalAuthenticator implements Authenticator {
     login: () => Promise<T>,
   ): Promise<T> {
     const record = (reason: string) => {
-      const user = reference === null ? undefined : this.#findUser(reference);
-      const { recordRefusal } = this.#dependencies;
-      recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
+      const user = (reference && this.#findUser(reference)) ?? null;
+      this.#dependencies.recordRefusal({ user, from, reason });
     };
     try {
       const result = await login();
@@ -347,9 +346,8 @@ export class LocalAuthenticator implements Authenticator {
   async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
     const key = await this.#key(access);
     if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
-    const owner = this.#store.get('user', this.#store.get('key', access)?.user_id ?? '');
+    const user = this.#store.get('user', this.#store.get('key', access)?.user_id ?? '') ?? null;
     const refusal: SignatureRefusal = 'reason' in key ? key : { reason: 'wrong_secret' };
-    const user = owner ? { id: owner.id, name: owner.name } : null;
     this.#dependencies.recordRefusal({ user, from, reason: refusal.reason });
     return refusal;
   }

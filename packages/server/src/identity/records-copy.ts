@@ -36,6 +36,8 @@ export class RecordsCopy {
     login: new Map(),
   };
   readonly #idsByName = new Map<string, string>();
+  /** No revoked token expires earlier. */
+  #earliestExpiry = Number.POSITIVE_INFINITY;
   /** The IDs of the keys and known logins of a user, and of the projects of a domain. */
   readonly #idsByOwner = new Map<string, Set<string>>();
 
@@ -76,10 +78,14 @@ export class RecordsCopy {
 
   /** The revoked tokens that expire before `time`, the oldest first, without the newest `kept` of all. */
   expiredTokens(time: number, kept: number, max: number): string[] {
-    const surplus = this.#tables.revoked.size - kept;
-    if (surplus <= 0) return [];
-    return [...this.#tables.revoked]
-      .filter(([, expires]) => expires < time)
+    const { revoked } = this.#tables;
+    const surplus = revoked.size - kept;
+    // Of 100,000 entries, a search takes 40 ms: it must not be part of every revocation.
+    if (surplus < Math.ceil(kept / 128) || time <= this.#earliestExpiry) return [];
+    const expired = [...revoked].filter(([, expires]) => expires < time);
+    if (expired.length === 0)
+      this.#earliestExpiry = [...revoked.values()].reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
+    return expired
       .sort(([, a], [, b]) => a - b)
       .slice(0, Math.min(surplus, max))
       .map(([id]) => id);
@@ -135,7 +141,8 @@ export class RecordsCopy {
     const { kind, id } = record;
     if (kind === 'key') this.#indexOwner(kind, record.value.user_id, id, add);
     else if (kind === 'login') this.#indexOwner(kind, id.slice(0, id.indexOf(' ')), id, add);
-    else if (kind !== 'revoked') {
+    else if (kind === 'revoked') this.#earliestExpiry = Math.min(this.#earliestExpiry, record.value);
+    else {
       const domainId = 'domain_id' in record.value ? record.value.domain_id : '';
       if (kind === 'project') this.#indexOwner(kind, domainId, id, add);
       const name = nameKey(kind, domainId, record.value.name);

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { openAuditFile } from '../../audit/audit-file.ts';
+import { allRecords } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
@@ -332,7 +333,7 @@ test('wrong secrets are recorded with the owner of the key, and never the secret
   await read(app, basic({ ...key, secret: 'guessed' }));
   await read(app, basic({ access: 'nobody', secret: 'guessed' }));
   const found: unknown[] = [];
-  for await (const record of openAuditFile(directory, Date.now).records())
+  for (const record of await allRecords(openAuditFile(directory, Date.now)))
     if (record !== 'damaged' && record.action === 'login') found.push(record);
   expect(found).toMatchObject([
     { user: 'grafana', outcome: 'refused', reason: 'wrong_secret', via: 'api', address: '127.0.0.1' },

@@ -1,7 +1,6 @@
 /** The health of log sources, and what an administrator needs to connect the first one. */
 import { isDeepStrictEqual } from 'node:util';
 import { ApiError, malformed } from '../../errors.ts';
-import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import { administersDomain, type Project, type User } from '../../identity/records.ts';
 import { generatePassword } from '../../identity/secrets.ts';
@@ -96,10 +95,6 @@ export function sourceRoutes(
         const project = lookup.project(pathParameter(request, 'project_id'));
         if (project?.domain_id !== domainId) throw new ApiError('WAF.4000', 'unknown project');
         const { name, user } = shipperOf(project);
-        if (user && administration.keysOf(user.id).length >= KEYS_PER_USER_MAX) {
-          const advice = 'delete one under Users and projects';
-          throw malformed(`the user ${name} already has ${KEYS_PER_USER_MAX} access keys: ${advice}`);
-        }
         const key = await administer(administration, request, async (admin) => {
           const owner =
             user ??

@@ -19,12 +19,12 @@ import {
   counts,
   integer,
   object,
+  ok,
   PROJECT_PATH,
   partialObject,
   pathParameter,
   type Route,
   string,
-  withErrors,
 } from '../route.ts';
 import { PushCounter } from './push.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
@@ -104,7 +104,7 @@ export function ingestRoutes({
           ),
           'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
         }),
-        response: withErrors('The lines are counted and durable.', PUSH_RESULT),
+        response: ok('The lines are counted and durable.', PUSH_RESULT),
       },
       async handler(request) {
         const project = pathParameter(request, 'project_id');

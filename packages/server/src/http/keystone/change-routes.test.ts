@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { AuditRecord } from '../../audit/audit-trail.ts';
+import { allRecords } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
@@ -64,7 +65,7 @@ async function addUser(name: string) {
 
 async function audited(): Promise<AuditRecord[]> {
   const records: AuditRecord[] = [];
-  for await (const record of identity.audit.records()) if (record !== 'damaged') records.push(record);
+  for (const record of await allRecords(identity.audit)) if (record !== 'damaged') records.push(record);
   return records;
 }
 

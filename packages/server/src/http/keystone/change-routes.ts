@@ -13,13 +13,12 @@ import { administeredDomain } from '../auth/domain-scope.ts';
 import { oneOf, optionalFlagAt, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { SIGN_IN_ERRORS, sendSessionCookies } from '../auth/session-cookie.ts';
 import { confirmationIn } from '../query.ts';
-import { callerOf, partialObject, pathParameter, type Route, string } from '../route.ts';
+import { callerOf, noContent, partialObject, pathParameter, type Route, string } from '../route.ts';
 import {
   baseOf,
   type Catalog,
   type IdentityRoute,
   identityRoutes,
-  noContent,
   projectBody,
   recordSchema,
   userBody,

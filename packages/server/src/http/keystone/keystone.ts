@@ -1,6 +1,6 @@
 /** Request and response bodies of Keystone v3, and their schemas. */
 import type { FastifyRequest } from 'fastify';
-import { invalid, malformed } from '../../errors.ts';
+import { type ApiError, invalid, malformed } from '../../errors.ts';
 import type {
   DomainReference,
   MemberReference,
@@ -12,8 +12,8 @@ import type {
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { parseJson, textAt } from '../auth/json-body.ts';
-import { LIST_LIMIT_MAX, parseWhole, type RawQuery, single } from '../query.ts';
-import { array, notCached, partialObject, type Route, string } from '../route.ts';
+import { LIST_LIMIT_MAX, parseWhole, queryOf, type RawQuery, single } from '../query.ts';
+import { array, integer, notCached, partialObject, type Route, string } from '../route.ts';
 
 /** A route with the fields of its schema. */
 export type IdentityRoute = Pick<Route, 'method' | 'url' | 'handler'> &
@@ -65,17 +65,55 @@ export function listBody<T extends { id: string }>(
 ) {
   const marker = single(query, 'marker');
   const before = marker === undefined ? -1 : records.findIndex(({ id }) => id === marker);
-  if (marker !== undefined && before === -1)
-    throw invalid('marker', marker, 'must be the ID of the last item of the previous page');
+  if (marker !== undefined && before === -1) throw unknownMarker(marker);
   const end = before + 1 + parseWhole(query, 'limit', records.length, 1, LIST_LIMIT_MAX);
   const page = records.slice(before + 1, end);
-  const [path = '', queryText = ''] = request.url.split('?', 2);
-  const nextQuery = new URLSearchParams(queryText);
-  nextQuery.set('marker', page.at(-1)?.id ?? '');
   const base = baseOf(catalog, request);
-  const next = end < records.length ? `${base}${path}?${nextQuery}` : null;
   const items = page.map((record) => withLink(base, `${name}/${record.id}`, body(record)));
-  return { [name]: items, links: { self: `${base}${request.url}`, previous: null, next } };
+  const next = end < records.length ? (page.at(-1)?.id ?? null) : null;
+  return { [name]: items, links: listLinks(catalog, request, next) };
+}
+
+/** `next`: the marker of the next page, or null. */
+export function listLinks(catalog: Catalog, request: FastifyRequest, next: string | null) {
+  const [path = '', queryText = ''] = request.url.split('?', 2);
+  const query = new URLSearchParams(queryText);
+  query.set('marker', next ?? '');
+  const base = baseOf(catalog, request);
+  return { self: `${base}${request.url}`, previous: null, next: next && `${base}${path}?${query}` };
+}
+
+export const pageParameters = (name: string, maximum = LIST_LIMIT_MAX) => ({
+  limit: integer(`Maximum number of ${name}.`, { minimum: 1, maximum }),
+  marker: string('The `marker` in `links.next` of the previous page.'),
+});
+
+export function unknownMarker(marker = ''): ApiError {
+  return invalid('marker', marker, 'must be that of links.next of the previous page');
+}
+
+/** Rejects unknown parameters: ignoring a filter would return more than the client asked for. */
+export function filtersOf(request: FastifyRequest, names: readonly string[]): RawQuery {
+  const query = queryOf(request);
+  const unknown = Object.keys(query).find((name) => !names.includes(name));
+  if (unknown !== undefined)
+    throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${names.join(', ')}`);
+  for (const name of names) single(query, name);
+  return { ...query, ...flagOf(query, 'enabled'), ...flagOf(query, 'is_domain') };
+}
+
+/** Python clients send `True`. */
+function flagOf(query: RawQuery, name: string): RawQuery {
+  return query[name] === undefined ? {} : { [name]: String(isOn(query, name)) };
+}
+
+/** As in Keystone, the name alone means true. */
+export function isOn(query: RawQuery, name: string): boolean {
+  const text = single(query, name);
+  if (text === undefined) return false;
+  if (/^(?:|1|true)$/i.test(text)) return true;
+  if (/^(?:0|false)$/i.test(text)) return false;
+  throw invalid(name, text, 'must be true or false');
 }
 
 export function tokenBody(description: TokenDescription, catalog: object[] | null) {
@@ -238,8 +276,6 @@ const ANY_OBJECT = { type: 'object', additionalProperties: true };
 const NAMED = partialObject({ id: TEXT, name: TEXT });
 
 export const recordSchema = (name: string) => ({ ...ANY_OBJECT, description: `The ${name}.` });
-
-export const noContent = (description: string) => ({ 204: { description, type: 'null' } });
 
 export function listSchema(name: string) {
   const properties = { [name]: array(ANY_OBJECT), links: ANY_OBJECT };

@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
+import type { Role } from '../../identity/records.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 import { assignmentsJson } from './lookup-routes.ts';
@@ -260,6 +261,46 @@ describe('reads', () => {
     expect(seen).toEqual(['admin', 'reader']);
   });
 
+  test('pages of role assignments have each of them once', async () => {
+    const { admin } = await twoDomains();
+    const { domain, project } = installation;
+    for (let i = 0; i < 4; i++) {
+      const { id } = await identity.administration.addProject(domain.id, `p${i}`);
+      const roles = { [id]: ['reader', 'ingest'] as Role[], [project.id]: ['reader'] as Role[] };
+      const user = {
+        name: `u${i}`,
+        domain_id: domain.id,
+        access: 'both',
+        password: 'password',
+        roles,
+      } as const;
+      await identity.administration.addUser(user);
+    }
+    const all = (await get('/v3/role_assignments', admin)).body;
+    expect(all.role_assignments.length).toBeGreaterThan(12);
+    expect(all.links.next).toBeNull();
+    for (const [limit, filter] of [
+      [1, ''],
+      [5, ''],
+      [all.role_assignments.length, ''],
+      [2, '&role.id=reader'],
+    ] as const) {
+      const wanted = all.role_assignments.filter(
+        ({ role }: { role: { id: string } }) => filter === '' || role.id === 'reader',
+      );
+      const seen: object[] = [];
+      for (let next: string | null = `/v3/role_assignments?limit=${limit}${filter}`; next !== null; ) {
+        const { body } = await get(next, admin);
+        expect(body.role_assignments.length).toBeLessThanOrEqual(limit);
+        seen.push(...body.role_assignments);
+        next = body.links.next && new URL(body.links.next).pathname + new URL(body.links.next).search;
+      }
+      expect(seen).toEqual(wanted);
+    }
+    for (const query of ['limit=0', 'limit=10001', 'marker=nobody', 'marker='])
+      expect((await get(`/v3/role_assignments?${query}`, admin)).status).toBe(400);
+  });
+
   test('no response contains a password hash or a secret', async () => {
     const { admin, reader } = await twoDomains();
     const { secret } = await identity.administration.addKey(reader.id, '');
@@ -275,12 +316,20 @@ test('role assignments are computed in steps, so that other requests do not wait
   const { user, project, domain } = installation;
   const users = Array.from({ length: 50 }, (_, i) => ({ ...user, id: `u${i}`, name: `user${i}` }));
   const scopes = Array.from({ length: 20 }, (_, i) => ({ project: { ...project, id: `p${i}` } }));
-  const steps = assignmentsJson(users, scopes, ['admin'], true, () => domain.name);
+  const steps = assignmentsJson({
+    users,
+    scopes,
+    roles: ['admin'],
+    isEffective: true,
+    domainName: () => domain.name,
+    limit: Number.POSITIVE_INFINITY,
+    marker: undefined,
+  });
   let count = 0;
   let step = steps.next();
   for (; !step.done; step = steps.next()) count++;
   expect(count).toBe(users.length);
-  const items = (step.value ?? []).map((text) => JSON.parse(text));
+  const items = (step.value?.items ?? []).map((text) => JSON.parse(text));
   expect(items).toHaveLength(users.length * scopes.length);
   expect(items[0]).toMatchObject({
     user: { id: 'u0' },

@@ -3,44 +3,40 @@
  * an administrator of a domain can read those of the domain.
  */
 import type { FastifyRequest } from 'fastify';
-import { ApiError, invalid, malformed } from '../../errors.ts';
+import { ApiError, malformed } from '../../errors.ts';
 import { TimeSlicer } from '../../fair-queue.ts';
 import type { Caller } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import {
-  administersDomain,
-  type Domain,
-  type Project,
-  ROLES,
-  type Role,
-  rolesIn,
-  type User,
-} from '../../identity/records.ts';
-import { LIST_LIMIT_MAX, queryOf, type RawQuery, single } from '../query.ts';
-import { callerOf, integer, partialObject, pathParameter, type Route, string } from '../route.ts';
+import { ROLES, type Role, rolesIn, type User } from '../../identity/records.ts';
+import { parseWhole, type RawQuery, single } from '../query.ts';
+import { callerOf, partialObject, pathParameter, type Route } from '../route.ts';
 import {
   baseOf,
   type Catalog,
   domainBody,
+  filtersOf,
   type IdentityRoute,
   identityRoutes,
+  isOn,
   listBody,
+  listLinks,
   listSchema,
+  pageParameters,
   projectBody,
   type RoleAssignment,
   recordSchema,
   roleAssignmentBody,
   roleBody,
+  unknownMarker,
   userBody,
   withLink,
 } from './keystone.ts';
+import { administeredDomains, createView, readerOf, type View } from './view.ts';
 
 const NEEDS_ADMIN = 'This call needs the role `admin` in a domain.';
 
 /** More than a person reads, and a bound on the size of a response. */
 const ASSIGNMENTS_MAX = 10_000;
-
-type View = ReturnType<typeof createView>;
 
 export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route[] {
   const { lookup, administration } = identity;
@@ -59,8 +55,7 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
       ...schema,
       querystring: partialObject({
         ...Object.fromEntries(Object.keys(filters).map((filter) => [filter, { type: 'string' }])),
-        limit: integer(`Maximum number of ${name}.`, { minimum: 1, maximum: LIST_LIMIT_MAX }),
-        marker: string('ID of the last item of the previous page.'),
+        ...pageParameters(name),
       }),
       response: { 200: listSchema(name) },
       async handler(request) {
@@ -174,47 +169,8 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
       },
       ({ id }) => roleBody(id),
     ),
-    roleAssignmentsRoute(identity, view),
+    roleAssignmentsRoute(identity, catalog, view),
   ]);
-}
-
-/** The caller. A session reads what a token for the domain of its user reads. */
-function readerOf(request: FastifyRequest): Caller {
-  const caller = callerOf(request);
-  return request.signedIn ? { ...caller, scope: { domain: request.signedIn.domain } } : caller;
-}
-
-/** What a caller may read. */
-function createView({ administration }: RequestIdentity) {
-  const administers = ({ user, scope }: Caller, domainId: string): boolean => {
-    if (!administersDomain(user, domainId)) return false;
-    // A token for one project or domain does not show others.
-    if (scope === 'unscoped') return true;
-    return ('project' in scope ? scope.project.domain_id : scope.domain.id) === domainId;
-  };
-  const project = (caller: Caller, project: Project) =>
-    administers(caller, project.domain_id) ||
-    (project.enabled && rolesIn(caller.user, { project }).length > 0);
-  return {
-    user: (caller: Caller, { id, domain_id }: User) =>
-      id === caller.user.id || administers(caller, domain_id),
-    project,
-    /** The IDs of the caller's domain, of domains in which the caller has a role, and of domains of the caller's projects. */
-    domainIds: ({ user }: Caller) =>
-      new Set([
-        user.domain_id,
-        ...Object.keys(user.roles),
-        ...administration.projectsOf(user).map(({ domain_id }) => domain_id),
-      ]),
-    /** The domains that the caller administers. */
-    domains: (caller: Caller) => administration.domains().filter(({ id }) => administers(caller, id)),
-  };
-}
-
-function administeredDomains(view: View, caller: Caller): Domain[] {
-  const domains = view.domains(caller);
-  if (domains.length === 0) throw new ApiError('WAF.9002', "this call needs the role 'admin' in a domain");
-  return domains;
 }
 
 function recordRoute<R>(
@@ -251,7 +207,11 @@ const ASSIGNMENT_FILTERS = ['user.id', 'role.id', 'scope.project.id', 'scope.dom
 /** `include_names` is always on, and projects have no subtree. */
 const ASSIGNMENT_OPTIONS = ['effective', 'include_names', 'include_subtree'];
 
-function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): IdentityRoute {
+function roleAssignmentsRoute(
+  { lookup, administration }: RequestIdentity,
+  catalog: Catalog,
+  view: View,
+): IdentityRoute {
   const slicer = new TimeSlicer();
   /** The scopes of the query that the caller administers. */
   function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
@@ -267,6 +227,12 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
     );
   }
 
+  const parameters = {
+    ...Object.fromEntries(
+      [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
+    ),
+    ...pageParameters('role assignments', ASSIGNMENTS_MAX),
+  };
   return {
     method: 'GET',
     url: '/v3/role_assignments',
@@ -275,81 +241,78 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
     description:
       'Projects inherit the roles of their domain: `effective` lists these too. This call needs the role `admin` ' +
       'in a domain.',
-    querystring: partialObject(
-      Object.fromEntries(
-        [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
-      ),
-    ),
-    response: { 200: recordSchema('role assignments') },
+    querystring: partialObject(parameters),
+    response: { 200: listSchema('role_assignments') },
     async handler(request, reply) {
-      const query = filtersOf(request, [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS]);
+      const query = filtersOf(request, Object.keys(parameters));
+      const limit = parseWhole(query, 'limit', Number.POSITIVE_INFINITY, 1, ASSIGNMENTS_MAX);
       const userId = single(query, 'user.id');
       const users =
         userId === undefined ? administration.users() : [lookup.user(userId)].filter((u) => u !== undefined);
       const roles = ROLES.filter((role) => query['role.id'] === undefined || role === query['role.id']);
-      const steps = assignmentsJson(
+      const steps = assignmentsJson({
         users,
-        scopesOf(request, query),
+        scopes: scopesOf(request, query),
         roles,
-        isOn(query, 'effective'),
-        (id) => lookup.domain(id)?.name ?? '',
-      );
-      const items = await slicer.run(callerOf(request).user.id, steps);
-      return reply.type('application/json; charset=utf-8').send(`{"role_assignments":[${items.join(',')}]}`);
+        isEffective: isOn(query, 'effective'),
+        domainName: (id) => lookup.domain(id)?.name ?? '',
+        limit,
+        marker: single(query, 'marker'),
+      });
+      const { items, next } = await slicer.run(callerOf(request).user.id, steps);
+      const links = JSON.stringify(listLinks(catalog, request, next));
+      return reply
+        .type('application/json; charset=utf-8')
+        .send(`{"role_assignments":[${items.join(',')}],"links":${links}}`);
     },
   };
 }
 
+interface AssignmentsQuery {
+  users: readonly User[];
+  scopes: readonly RoleAssignment['scope'][];
+  roles: readonly Role[];
+  isEffective: boolean;
+  domainName: (id: string) => string;
+  /** Infinity: all, up to ASSIGNMENTS_MAX. */
+  limit: number;
+  /** User, scope and role of the last item of the previous page. */
+  marker: string | undefined;
+}
+
 /** Each item as JSON. Yields after each user: thousands of users and projects take hundreds of milliseconds. */
 export function* assignmentsJson(
-  users: readonly User[],
-  scopes: readonly RoleAssignment['scope'][],
-  roles: readonly Role[],
-  isEffective: boolean,
-  domainName: (id: string) => string,
-): Generator<void, string[]> {
-  const found: string[] = [];
+  query: AssignmentsQuery,
+): Generator<void, { items: string[]; next: string | null }> {
+  const { users, scopes, roles, isEffective, domainName, limit, marker } = query;
+  const [markedUser] = marker?.split('.', 1) ?? [];
+  const items: string[] = [];
+  let isBehindMarker = marker === undefined;
+  let last = '';
   for (const user of users) {
+    if (!isBehindMarker && user.id !== markedUser) continue;
     yield;
     for (const scope of scopes) {
       const domainId = 'project' in scope ? scope.project.domain_id : scope.domain.id;
-      const direct = user.roles['project' in scope ? scope.project.id : scope.domain.id];
+      const scopeId = 'project' in scope ? scope.project.id : scope.domain.id;
+      const direct = user.roles[scopeId];
       const isInherited = isEffective && user.roles[domainId] !== undefined;
       if (direct === undefined && !isInherited) continue;
       const held = isEffective ? rolesIn(user, scope) : (direct ?? []);
-      for (const role of roles) {
-        if (held.includes(role))
-          found.push(JSON.stringify(roleAssignmentBody({ user, role, scope }, domainName)));
+      for (const role of roles.filter((one) => held.includes(one))) {
+        if (items.length === limit) return { items, next: last };
+        last = `${user.id}.${scopeId}.${role}`;
+        if (isBehindMarker) items.push(JSON.stringify(roleAssignmentBody({ user, role, scope }, domainName)));
+        isBehindMarker ||= last === marker;
       }
-      if (found.length > ASSIGNMENTS_MAX) {
+      if (items.length > ASSIGNMENTS_MAX) {
         const filters = ASSIGNMENT_FILTERS.join(', ');
-        throw malformed(`there are more than ${ASSIGNMENTS_MAX} role assignments: filter by ${filters}`);
+        throw malformed(
+          `there are more than ${ASSIGNMENTS_MAX} role assignments: use limit, or filter by ${filters}`,
+        );
       }
     }
   }
-  return found;
-}
-
-/** Rejects unknown parameters: ignoring a filter would return more than the client asked for. */
-function filtersOf(request: FastifyRequest, names: readonly string[]): RawQuery {
-  const query = queryOf(request);
-  const unknown = Object.keys(query).find((name) => !names.includes(name));
-  if (unknown !== undefined)
-    throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${names.join(', ')}`);
-  for (const name of names) single(query, name);
-  return { ...query, ...flagOf(query, 'enabled'), ...flagOf(query, 'is_domain') };
-}
-
-/** Python clients send `True`. */
-function flagOf(query: RawQuery, name: string): RawQuery {
-  return query[name] === undefined ? {} : { [name]: String(isOn(query, name)) };
-}
-
-/** As in Keystone, the name alone means true. */
-function isOn(query: RawQuery, name: string): boolean {
-  const text = single(query, name);
-  if (text === undefined) return false;
-  if (/^(?:|1|true)$/i.test(text)) return true;
-  if (/^(?:0|false)$/i.test(text)) return false;
-  throw invalid(name, text, 'must be true or false');
+  if (!isBehindMarker) throw unknownMarker(marker);
+  return { items, next: null };
 }

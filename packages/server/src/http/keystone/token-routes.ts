@@ -13,15 +13,15 @@ import { administersDomain } from '../../identity/records.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, noContent, type Route } from '../route.ts';
 import {
   baseOf,
   type Catalog,
   catalogEntries,
   type IdentityRoute,
   identityRoutes,
+  listLinks,
   listSchema,
-  noContent,
   parseLogin,
   TOKEN_REQUEST,
   TOKEN_RESPONSE,
@@ -105,7 +105,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
       summary: 'List the endpoints of the services',
       response: { 200: listSchema('catalog') },
       async handler(request) {
-        const links = { self: `${baseOf(catalog, request)}${request.url}`, previous: null, next: null };
+        const links = listLinks(catalog, request, null);
         return { catalog: entriesFor(request, callerOf(request).scope), links };
       },
     },

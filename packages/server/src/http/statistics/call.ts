@@ -7,11 +7,11 @@ import {
   HOSTS_PARAMETER,
   integer,
   object,
+  okOrUnchanged,
   PROJECT_PATH,
   partialObject,
   type Route,
   string,
-  withErrors,
 } from '../route.ts';
 
 /** A statistics query. All of them have a range and a host filter. */
@@ -25,7 +25,7 @@ export interface Call {
   description?: string;
   /** Query parameters besides the range and the hosts. */
   parameters?: Record<string, object>;
-  returns: Parameters<typeof withErrors>;
+  returns: Parameters<typeof okOrUnchanged>;
   handler: Route['handler'];
 }
 
@@ -58,7 +58,7 @@ function toRoute(
         ...FILTER_PARAMETERS,
         ...TRACE_PARAMETERS,
       }),
-      response: withErrors(...returns),
+      response: okOrUnchanged(...returns),
     },
     handler,
   };
@@ -90,8 +90,8 @@ const FILTER_PARAMETERS = {
 };
 
 export const TIMEZONE_PARAMETER = string(
-  'Offset of the local clock, from -12:00 to +14:00. Points end at its boundaries, days at local midnight.',
-  { pattern: '^[+-][0-9]{2}:[0-9]{2}$', default: '+00:00' },
+  'The local clock: an offset from -12:00 to +14:00, or an IANA name such as `Europe/Berlin`. Points end at its boundaries, days at local midnight.',
+  { default: '+00:00' },
 );
 
 export const GROUP_BY_PARAMETER = string(

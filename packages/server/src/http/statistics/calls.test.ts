@@ -1,4 +1,5 @@
 /** Every statistics call: exact numbers, sums that agree between calls, conditional requests, compression and errors. */
+import { readFileSync } from 'node:fs';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
@@ -15,7 +16,7 @@ import { QueryTooLarge, type Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
 import { sendFailure } from '../failures.ts';
 import { mount } from '../route.ts';
-import { inventoryRoutes } from './inventory-routes.ts';
+import { inventoryRoutes, NOT_KEPT } from './inventory-routes.ts';
 import { statisticsRoutes } from './routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -134,7 +135,7 @@ describe('numbers', () => {
   /** The responses of all calls to one query, by path. */
   async function responses(project: string, query: Query, ids: ReadonlyMap<string, string>) {
     const hosts = [...(query.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
-    const timezone = encodeURIComponent(timezoneText(query.offsetMinutes));
+    const timezone = encodeURIComponent(query.zone ?? timezoneText(query.offsetMinutes));
     const parameters = `from=${query.from}&to=${query.to}&timezone=${timezone}${hosts}`;
     const bodies: Record<string, string> = {};
     for (const path of PATHS) {
@@ -145,19 +146,35 @@ describe('numbers', () => {
 
   let projects = 0;
 
+  async function compareAll(events: readonly KnownEvent[], query: Query): Promise<void> {
+    const project = `p${projects++}`;
+    const ids = await append(project, events);
+    const oracle = new Oracle(events);
+    const expected = PATHS.map((path) => [
+      path,
+      JSON.stringify(oracle.expected(path, { ...query, hostIds: ids })),
+    ]);
+    expect(await responses(project, query, ids)).toEqual(Object.fromEntries(expected));
+  }
+
   test('every call returns what a count of the events gives', async () => {
+    await fc.assert(fc.asyncProperty(someEvents, someQueries, compareAll), { numRuns: scaled(20) });
+  });
+
+  test.each([
+    ['Europe/Berlin', '2026-03-29T01:00Z'],
+    ['Europe/Berlin', '2026-10-25T01:00Z'],
+    ['Australia/Lord_Howe', '2026-04-04T15:00Z'],
+    ['Australia/Lord_Howe', '2026-10-03T15:30Z'],
+    ['Pacific/Apia', '2011-12-30T10:00Z'],
+  ])('every call is exact in %s around the clock change of %s', async (zone, change) => {
     await fc.assert(
-      fc.asyncProperty(someEvents, someQueries, async (events, query) => {
-        const project = `p${projects++}`;
-        const ids = await append(project, events);
-        const oracle = new Oracle(events);
-        const expected = PATHS.map((path) => [
-          path,
-          JSON.stringify(oracle.expected(path, { ...query, hostIds: ids })),
-        ]);
-        expect(await responses(project, query, ids)).toEqual(Object.fromEntries(expected));
+      fc.asyncProperty(someEvents, someQueries, fc.integer({ min: -4, max: 120 }), (events, query, hours) => {
+        const shift = Date.parse(change) + (hours * DAY_MS) / 24 - NOW;
+        const shifted = events.map((event) => ({ ...event, time: event.time + shift }));
+        return compareAll(shifted, { ...query, from: query.from + shift, to: query.to + shift, zone });
       }),
-      { numRuns: scaled(20) },
+      { numRuns: scaled(5) },
     );
   });
 
@@ -216,6 +233,17 @@ describe('numbers', () => {
       }),
       { numRuns: scaled(20) },
     );
+  });
+
+  test('a range in seconds is answered with a warning', async () => {
+    for (const path of ['event/timeline', 'event/attack/domain']) {
+      const seconds = await get(withParameters(path, 'from=1767225600&to=1767312000'));
+      expect([seconds.statusCode, seconds.headers.warning]).toEqual([
+        200,
+        '299 - "times of 10 digits look like seconds: from and to are milliseconds, so multiply by 1000"',
+      ]);
+      expect((await get(withParameters(path, RANGE))).headers.warning).toBeUndefined();
+    }
   });
 
   test('an empty range returns zeros, with all keys', async () => {
@@ -644,15 +672,61 @@ test.each(CATEGORY_LISTS)('%s names the 13 categories as the console does', asyn
   expect(locale).toEqual(CATEGORY_NAMES);
 });
 
-test.each([
-  ['overviews/bandwidth/timeline', 'bandwidth'],
-  ['overviews/response-code/timeline', 'response codes'],
-  ['event', 'single events'],
-  ['event/09-0000-0000', 'single events'],
-])('%s is a 404 that says what is not kept', async (path, data) => {
-  expect(await failureOf(`waf/${path}?${RANGE}`)).toEqual([
+test.each(Object.entries(NOT_KEPT))('%s is a 404 that says what is not kept', async (call, data) => {
+  const [method, path = ''] = call.replaceAll(/:\w+/g, 'p').split(' ', 2);
+  const response = await app.inject({ method: method as 'GET', url: `${path}?${RANGE}` });
+  expect([response.statusCode, response.json()]).toEqual([
     404,
-    'WAF.4000',
-    `there is no path /v1/p/waf/${path}: wafstat does not keep ${data}`,
+    { error_code: 'WAF.4000', error_msg: `there is no path ${path}: wafstat does not keep ${data}` },
   ]);
+});
+
+/** The statistics calls of the SDKs of Huawei Cloud (3.1.211, and of 2021) and Open Telekom Cloud. */
+const SDK_CALLS = [
+  'event/attack/num',
+  'event/attack/domain',
+  'event/attack/source',
+  'event/attack/source/num',
+  'event/attack/type',
+  'event/domain/url',
+  'event/request/peak',
+  'event/timeline',
+  'event/url',
+  'instance',
+  'map/threat',
+  'overviews/attack/action',
+  'overviews/attack/action-types',
+  'overviews/attack/distribution',
+  'overviews/attack/domain',
+  'overviews/attack/ip',
+  'overviews/attack/region',
+  'overviews/attack/top-domains',
+  'overviews/attack/url',
+  'overviews/classification',
+  'overviews/qps/timeline',
+  'overviews/request/timeline',
+  'overviews/statistics',
+  'tag/threat/map',
+];
+
+test('every statistics call of the SDKs works, or docs/api.md says why not', async () => {
+  for (const path of SDK_CALLS)
+    expect([path, (await get(withParameters(path, RANGE))).statusCode]).toEqual([path, 200]);
+  const [host] = await store.resolveHosts({ project: 'p', hostnames: ['a.example'], limit: 1 });
+  for (const path of [`instance/${host}`, `overviews/${host}/domains`])
+    expect([path, (await get(`waf/${path}`)).statusCode]).toEqual([path, 200]);
+  const page = readFileSync(new URL('../../../../../docs/api.md', import.meta.url), 'utf8');
+  const rows = page.slice(page.indexOf('| call | not kept |')).matchAll(/^\| (.*`.*) \| (.*) \|$/gm);
+  const documented = [...rows].flatMap(([, calls = '', data = '']) => {
+    let method = '';
+    return calls.split(/[,;] /).map((call) => {
+      method = /[A-Z]{3,}/.exec(call.split(' /')[0] ?? '')?.[0] ?? method;
+      const path = /(?:waf|\/v2)\/[^`]*/.exec(call)?.[0] ?? '';
+      const url = path.startsWith('/') ? path : `/v1/{project_id}/${path}`;
+      return [`${method} ${url.replaceAll(/\{(\w+)\}/g, ':$1')}`, data];
+    });
+  });
+  const configuration = documented.filter(([, data]) => data === 'the configuration of a WAF');
+  expect(configuration).toHaveLength(7);
+  expect(documented.slice(0, -7).sort()).toEqual(Object.entries(NOT_KEPT).sort());
 });

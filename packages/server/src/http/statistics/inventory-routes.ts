@@ -19,12 +19,12 @@ import {
   integer,
   noPath,
   object,
+  okOrUnchanged,
   PROJECT_PATH,
   partialObject,
   pathParameter,
   type Route,
   string,
-  withErrors,
 } from '../route.ts';
 import { contentResponse, type Response, sendResponse } from './response-cache.ts';
 
@@ -45,7 +45,7 @@ export function inventoryRoutes(store: Store): Route[] {
       tags: ['inventory'],
       params: PROJECT_PATH,
       querystring: partialObject(HOSTS_PARAMETERS),
-      response: withErrors('One page of hosts.', pageOf(HOST)),
+      response: okOrUnchanged('One page of hosts.', pageOf(HOST)),
     },
     handler: send(async (request) => {
       const query = queryOf(request);
@@ -76,7 +76,7 @@ export function inventoryRoutes(store: Store): Route[] {
       tags: ['inventory'],
       summary: 'Get a protected host of the project',
       params: HOST_PATH,
-      response: withErrors('The host.', HOST),
+      response: okOrUnchanged('The host.', HOST),
     },
     handler: send(async (request) => contentResponse(hostItem(await findHost(request)))),
   });
@@ -90,7 +90,7 @@ export function inventoryRoutes(store: Store): Route[] {
       tags: ['inventory'],
       summary: 'List the categories of attacks with their display names',
       params: PROJECT_PATH,
-      response: withErrors(
+      response: okOrUnchanged(
         'The 13 categories.',
         object({
           threats: array(string('Category.', { enum: CATEGORIES })),
@@ -126,7 +126,7 @@ export function inventoryRoutes(store: Store): Route[] {
         tags: ['inventory'],
         summary: 'List the domain names of a protected host: wafstat has one name per host',
         params: HOST_PATH,
-        response: withErrors(
+        response: okOrUnchanged(
           'The name.',
           object({ total: integer('Always 1.'), items: array(string('Host name.')) }),
         ),
@@ -148,7 +148,7 @@ export function inventoryRoutes(store: Store): Route[] {
         summary: 'List the log sources of the project: what each has sent, and when it was last seen',
         params: PROJECT_PATH,
         querystring: partialObject(SOURCES_PARAMETERS),
-        response: withErrors('One page of log sources.', pageOf(SOURCE)),
+        response: okOrUnchanged('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
         const { total, items } = cut(
@@ -159,24 +159,33 @@ export function inventoryRoutes(store: Store): Route[] {
         return { total, items: items.map(({ examples: _, ...source }) => source) };
       },
     },
-    ...Object.entries(NOT_KEPT).map(([path, data]) => notKept(path, data)),
+    ...Object.entries(NOT_KEPT).map(([call, data]) => notKept(call, data)),
   ];
 }
 
 /** Calls of the API family whose data wafstat does not keep, with the name of that data. */
-const NOT_KEPT = {
-  'overviews/bandwidth/timeline': 'bandwidth',
-  'overviews/response-code/timeline': 'response codes',
-  'overviews/abnormal': 'response codes',
-  event: 'single events',
-  'event/:event_id': 'single events',
+export const NOT_KEPT = {
+  'GET /v1/:project_id/waf/event': 'single events',
+  'GET /v1/:project_id/waf/event/:event_id': 'single events',
+  'GET /v1/:project_id/waf/event/dump': 'single events',
+  'POST /v1/:project_id/waf/event/job/export': 'single events',
+  'GET /v1/:project_id/waf/async-job/:job_id': 'single events',
+  'GET /v1/:project_id/waf/overviews/bandwidth/timeline': 'bandwidth',
+  'GET /v1/:project_id/waf/overviews/response-code/timeline': 'response codes',
+  'GET /v1/:project_id/waf/overviews/abnormal': 'response codes',
+  'GET /v1/:project_id/waf/security-report/subscriptions': 'reports',
+  'GET /v1/:project_id/waf/security-report/history-periods': 'reports',
+  'GET /v1/:project_id/waf/security-report/sending-records': 'reports',
+  'GET /v1/:project_id/waf/security-reports/:report_id': 'reports',
+  'GET /v2/:project_id/waf/alerts': 'alert rules',
 };
 
 /** A 404 like that of any unknown path, but with the reason. */
-function notKept(path: string, data: string): Route {
+function notKept(call: string, data: string): Route {
+  const [method, url = ''] = call.split(' ', 2);
   return {
-    method: 'GET',
-    url: `${PROJECT}/waf/${path}`,
+    method: method === 'POST' ? 'POST' : 'GET',
+    url,
     allow: 'reader',
     schema: { hide: true },
     async handler(request) {
