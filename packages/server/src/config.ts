@@ -80,6 +80,11 @@ export const SERVER_OPTIONS = {
     oneOf('on', 'off'),
     { default: 'on' },
   ),
+  corsOrigin: setting(
+    '--cors-origin <url...>',
+    'let web pages of this origin call the API, like https://app.example.com; may be repeated',
+    origins,
+  ),
   publicUrl: setting(
     '--public-url <url>',
     'URL of the service in the service catalog [default: the requested address]',
@@ -375,6 +380,19 @@ function proxies(value: string): string {
     }
   }
   return value;
+}
+
+/** A repeated option arrives joined with commas. */
+function origins(value: string): string[] {
+  return value.split(',').map((item) => {
+    const parsed = URL.canParse(item.trim()) ? new URL(item.trim()) : null;
+    // The URL of an origin has nothing else, except for a slash.
+    if (parsed && /^https?:$/.test(parsed.protocol) && parsed.href === `${parsed.origin}/`)
+      return parsed.origin;
+    throw new Error(
+      'must be an origin like https://app.example.com: scheme, host, perhaps a port, no path, not *',
+    );
+  });
 }
 
 function identityUrl(value: string): string {

@@ -300,6 +300,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     cacheBytes: values.cache,
     rateLimit: values.rateLimit,
     basicReads: values.basicReads === 'on',
+    corsOrigins: values.corsOrigin,
     limits: {
       retentionMs: values.retention,
       hostsMax: values.hostsMax,

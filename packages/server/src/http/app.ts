@@ -38,6 +38,7 @@ import {
 } from './connections.ts';
 import { consoleRoutes, missingPage } from './console/console-routes.ts';
 import type { Installed } from './console/source-routes.ts';
+import { allowOrigin } from './cors.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { hostChangeRoutes } from './host-changes.ts';
 import { ingestRoutes } from './ingest/routes.ts';
@@ -74,6 +75,8 @@ interface AppOptions {
   rateLimit: number;
   /** Whether reads accept access keys as HTTP Basic credentials. */
   basicReads?: boolean | undefined;
+  /** Origins of web pages that may call the API. */
+  corsOrigins?: readonly string[] | undefined;
   /** The most connections that this process accepts. */
   maxConnections?: number | undefined;
   timeouts?: Partial<Timeouts> | undefined;
@@ -176,6 +179,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   serveInTurn(app.server, app.routing);
   const refusal = routeRefusals(app, identity.kind);
   const showMissingPage = identity.kind === 'local' ? missingPage() : null;
+  const corsOrigins = new Set(options.corsOrigins);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   const checkForwardedFor = options.trustProxy === undefined ? null : forwardedForCheck();
   app.addHook('onRequest', async (request, reply) => {
@@ -194,6 +198,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       throw malformed('the request has more than one Host header: send one');
     }
     warnAboutProxy(request);
+    if (corsOrigins.size > 0 && allowOrigin(corsOrigins, request, reply)) return reply;
     await guard.onHeaders(request);
     // Refused here and not in the handler, so that the body is not read.
     if (request.is404) {

@@ -17,6 +17,8 @@ export function sendBytes(
   const sent = ['X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff', ...headers];
   if (reply.server.stopping) sent.push('Connection', 'close');
   if (body !== undefined) sent.push('Content-Length', String(body.length));
+  // `writeHead` replaces the header that cors.ts has set.
+  if (reply.raw.hasHeader('Access-Control-Allow-Origin')) sent.push('Vary', 'Origin');
   reply.raw.writeHead(status, sent);
   // Not before `writeHead`: if that throws, Fastify must still send the error.
   reply.hijack();
