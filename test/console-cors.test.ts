@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { createClient, WafstatError } from '@wafstat/client';
+import type { signedFetch } from '@wafstat/signer';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { call } from './api.ts';
@@ -21,12 +23,24 @@ let server: Server;
 let key: { access: string; secret: string };
 let browser: Browser;
 
-/** Serves an empty page, and the packages as they are installed. */
+/** A page as others write it: with the packages as they are installed. */
+const PAGE = `<!doctype html><title>page</title><script type="module">
+import { createClient } from '/client/index.js';
+import { signedFetch } from '/signer/index.js';
+Object.assign(window, { createClient, signedFetch });
+</script>`;
+
+/** What the script of the page has set. */
+interface PageWindow {
+  createClient: typeof createClient;
+  signedFetch: typeof signedFetch;
+}
+
 async function servePages(): Promise<HttpServer> {
   const started = createServer(({ url = '' }, response) => {
     const [, name, file] = /^\/(client|signer)\/([a-z-]+\.js)$/.exec(url) ?? [];
     if (name === undefined) {
-      response.writeHead(200, { 'Content-Type': 'text/html' }).end('<!doctype html><title>page</title>');
+      response.writeHead(200, { 'Content-Type': 'text/html' }).end(PAGE);
       return;
     }
     const script = readFileSync(new URL(`../packages/${name}/dist/${file}`, import.meta.url));
@@ -59,6 +73,7 @@ describe.skipIf(!HAS_BROWSER)('a page of another origin', () => {
     const page = await browser.newPage();
     try {
       await page.goto(origin);
+      await page.waitForFunction(() => 'createClient' in globalThis);
       return await work(page);
     } finally {
       await page.close();
@@ -70,8 +85,7 @@ describe.skipIf(!HAS_BROWSER)('a page of another origin', () => {
   test('uses the client with a password: the token is in a header, and errors have their message', async () => {
     const result = await inPage(allowed, (page) =>
       page.evaluate(async ({ url, installation: { user, password, domain, project_id }, range }) => {
-        const path = '/client/index.js';
-        const { createClient } = await import(path);
+        const { createClient } = globalThis as unknown as PageWindow;
         const credentials = { user, password, domain };
         const client = createClient({ url, projectId: project_id, credentials });
         const { attack_num } = await client.attackCount(range);
@@ -93,9 +107,7 @@ describe.skipIf(!HAS_BROWSER)('a page of another origin', () => {
   test('uses the client with an access key', async () => {
     const result = await inPage(allowed, (page) =>
       page.evaluate(async ({ url, installation: { project_id }, key, range }) => {
-        const [clientPath, signerPath] = ['/client/index.js', '/signer/index.js'];
-        const { createClient } = await import(clientPath);
-        const { signedFetch } = await import(signerPath);
+        const { createClient, signedFetch } = globalThis as unknown as PageWindow;
         const client = createClient({ url, projectId: project_id, fetch: signedFetch(key), maxRetries: 0 });
         const { sqli } = await client.attackTypes({ ...range, timezone: 'Europe/Berlin' });
         return { sqli, total: (await client.hosts()).total };
@@ -107,12 +119,11 @@ describe.skipIf(!HAS_BROWSER)('a page of another origin', () => {
   test('gets nothing if the operator has not allowed it', async () => {
     const result = await inPage(other, (page) =>
       page.evaluate(async ({ url, installation: { project_id }, range }) => {
-        const path = '/client/index.js';
-        const { createClient } = await import(path);
+        const { createClient } = globalThis as unknown as PageWindow;
         const options = { url, projectId: project_id, credentials: { token: 'x' }, maxRetries: 0 };
         return createClient(options)
           .attackCount(range)
-          .catch(({ name, status }: { name: string; status?: number }) => ({ name, status }));
+          .catch(({ name, status }: WafstatError) => ({ name, status }));
       }, given()),
     );
     expect(result).toEqual({ name: 'WafstatError', status: undefined });
@@ -142,11 +153,15 @@ describe.skipIf(!HAS_BROWSER)('a page of another origin', () => {
   });
 });
 
-test.each(['*', 'app.example.com', 'https://a.example/path', 'https://u@a.example', 'null', 'ftp://a.example'])(
-  '%s is not an origin',
-  async (origin) => {
-    const { status, stderr } = await sandbox.run(['serve', '--data', sandbox.data, '--cors-origin', origin]);
-    expect(status).toBe(2);
-    expect(stderr).toContain('but must be an origin like https://app.example.com');
-  },
-);
+test.each([
+  '*',
+  'app.example.com',
+  'https://a.example/path',
+  'https://u@a.example',
+  'null',
+  'ftp://a.example',
+])('%s is not an origin', async (origin) => {
+  const { status, stderr } = await sandbox.run(['serve', '--data', sandbox.data, '--cors-origin', origin]);
+  expect(status).toBe(2);
+  expect(stderr).toContain('but must be an origin like https://app.example.com');
+});

@@ -2,6 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import SwaggerParser from '@apidevtools/swagger-parser';
+import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -286,6 +288,19 @@ describe('the OpenAPI file', () => {
     const served = (await app.inject({ url: '/openapi.json' })).json();
     expect(served.openapi).toBe('3.1.0');
     await expect(`${JSON.stringify(served, null, 2)}\n`).toMatchFileSnapshot('../../../../docs/openapi.json');
+  });
+
+  test('has no errors and no warnings of Redocly and swagger-parser', async () => {
+    const source = (await app.inject({ url: '/openapi.json' })).body;
+    const config = await createConfig({ extends: ['recommended'] });
+    const problems = async (text: string) =>
+      (await lintFromString({ source: text, absoluteRef: '/openapi.json', config })).map(
+        ({ ruleId, message, location }) => `${ruleId}: ${message} (${location[0]?.pointer})`,
+      );
+    expect(await problems(source)).toEqual([]);
+    // The rules apply.
+    expect(await problems(source.replace('"servers"', '"x-servers"'))).toHaveLength(1);
+    await SwaggerParser.validate(JSON.parse(source));
   });
 
   test('describes every path except aliases and pages', async () => {
