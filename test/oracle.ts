@@ -34,6 +34,8 @@ export interface Query {
   from: number;
   to: number;
   offsetMinutes: number;
+  /** An IANA name, instead of the offset. */
+  zone?: string | undefined;
   /** Undefined: the whole project, including events without a host. */
   hostnames: ReadonlySet<string> | undefined;
   /** By name. Lists of URLs have them. */
@@ -328,15 +330,51 @@ const DAY_MS = 86_400_000;
 
 /** The times in the range that are multiples of the interval in local time, and the end of the range. */
 export function pointEnds(
-  { from, to, offsetMinutes }: Pick<Query, 'from' | 'to' | 'offsetMinutes'>,
+  { from, to, offsetMinutes, zone }: Pick<Query, 'from' | 'to' | 'offsetMinutes' | 'zone'>,
   intervalMs = intervalOf(to - from),
 ): number[] {
   if (from === to) return [];
+  if (zone !== undefined) return [...boundariesIn(from, to, zone, intervalMs), to];
   const localMs = from + offsetMinutes * MINUTE_MS;
   const sinceBoundaryMs = ((localMs % intervalMs) + intervalMs) % intervalMs;
   const ends: number[] = [];
   for (let end = from - sinceBoundaryMs + intervalMs; end < to; end += intervalMs) ends.push(end);
   return [...ends, to];
+}
+
+/** Zones change their clock, and clocks show whole minutes, at multiples of this. */
+const QUARTER_MS = 15 * MINUTE_MS;
+
+/** Reads the clock at every time that can be a boundary, and just before it. */
+function boundariesIn(from: number, to: number, zone: string, intervalMs: number): number[] {
+  const stepMs = Math.min(intervalMs, 5 * MINUTE_MS, QUARTER_MS);
+  const isDaily = intervalMs === DAY_MS;
+  const intervalAt = (time: number) => Math.floor(clockAt(time, zone) / intervalMs);
+  const boundaries: number[] = [];
+  // A day has begun when the clock first shows it, also if it is set back to the day before.
+  let latest = Math.max(...[0, 1, 2, 3, 4].map((hours) => intervalAt(from - (hours * HOUR_MS) / 2)));
+  for (let time = Math.floor(from / stepMs) * stepMs + stepMs; time < to; time += stepMs) {
+    const interval = intervalAt(time);
+    const isWhole = clockAt(time, zone) % intervalMs === 0;
+    if (isDaily ? interval > latest : isWhole || interval > intervalAt(time - 1)) boundaries.push(time);
+    latest = Math.max(latest, interval);
+  }
+  return boundaries;
+}
+
+const clocks = new Map<string, { format: Intl.DateTimeFormat; quarters: Map<number, number> }>();
+
+/** What a clock in the zone shows, as if it were UTC. */
+export function clockAt(time: number, zone: string): number {
+  const { format, quarters } = clocks.get(zone) ?? {
+    format: new Intl.DateTimeFormat('sv-SE', { timeZone: zone, dateStyle: 'short', timeStyle: 'medium' }),
+    quarters: new Map<number, number>(),
+  };
+  clocks.set(zone, { format, quarters });
+  const quarter = Math.floor(time / QUARTER_MS) * QUARTER_MS;
+  const shown = quarters.get(quarter) ?? Date.parse(`${format.format(quarter).replace(' ', 'T')}Z`);
+  quarters.set(quarter, shown);
+  return shown + time - quarter;
 }
 
 function intervalOf(rangeMs: number): number {

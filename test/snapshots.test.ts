@@ -28,6 +28,7 @@ const READER = `
 import { execFileSync } from 'node:child_process';
 import { PointsCache } from ${moduleAt('statistics/points-cache.js')};
 import { lmdbStore } from ${moduleAt('store/lmdb/lmdb.js')};
+import { UTC } from ${moduleAt('zone.js')};
 const [path, writer] = process.argv.slice(1);
 const to = Math.floor(Date.now() / 60_000) * 60_000 + 30_000;
 const append = () => execFileSync(process.execPath, ['--input-type=module', '-e', writer, path, to]);
@@ -35,7 +36,7 @@ append();
 const store = lmdbStore(path);
 const cache = new PointsCache(store);
 async function counts() {
-  const range = { project: 'p', from: to - 86_400_000, to, offsetMs: 0 };
+  const range = { project: 'p', from: to - 86_400_000, to, zone: UTC };
   const [requests] = (await cache.count('timeline', range)).counts;
   return [...requests].filter((num) => num > 0);
 }

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { CATEGORIES, type Event } from '../../packages/server/src/event.ts';
-import { gridEdges } from '../../packages/server/src/statistics/timeline.ts';
+import { gridEdges } from '../../packages/server/src/statistics/grid.ts';
 import { ROWS, type RowsName } from '../../packages/server/src/store/rows.ts';
 import {
   type Batch,
@@ -14,6 +14,7 @@ import {
   TOP_LISTS,
   type TopQuery,
 } from '../../packages/server/src/store/store.ts';
+import { OffsetZone } from '../../packages/server/src/zone.ts';
 
 export const DAY_MS = 86_400_000;
 export const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
@@ -50,7 +51,7 @@ const edges = fc.oneof(
   fc
     .tuple(moment, moment, fc.integer({ min: -12 * 4, max: 14 * 4 }))
     .filter(([a, b]) => a !== b)
-    .map(([a, b, quarters]) => gridEdges(Math.min(a, b), Math.max(a, b), quarters * 900_000)),
+    .map(([a, b, quarters]) => gridEdges(Math.min(a, b), Math.max(a, b), new OffsetZone(quarters * 15))),
 );
 export const randomQuery = fc.record({ hosts: hostSet, edges });
 

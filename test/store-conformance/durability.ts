@@ -1,9 +1,10 @@
 /** For stores that outlive their process: other processes, reopening, and batches that retention deletes. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { gridEdges } from '../../packages/server/src/statistics/timeline.ts';
+import { gridEdges } from '../../packages/server/src/statistics/grid.ts';
 import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import { HOUR_MS } from '../../packages/server/src/store/store.ts';
+import { OffsetZone } from '../../packages/server/src/zone.ts';
 import {
   addHosts,
   attackWithDetails,
@@ -147,7 +148,7 @@ export function durabilityTests({ create, runs }: DurableSuite): void {
     const query = {
       project: 'p',
       hosts: ids.slice(0, 2),
-      edges: gridEdges(NOW - 39 * DAY_MS, NOW, 20_700_000),
+      edges: gridEdges(NOW - 39 * DAY_MS, NOW, new OffsetZone(345)),
     };
     const before = [
       await store.count({ ...query, rows: 'timeline' }),

@@ -112,7 +112,8 @@ export type StatisticsQuery = TimeRange &
     /** IDs of hosts; leave out for the whole project. An empty list is an error. */
     hosts?: readonly string[] | undefined;
     /**
-     * The offset of local time, such as `+08:00`: for the points of a timeline, and for the days of `recent`.
+     * The local clock, an offset such as `+08:00` or a name such as `Europe/Berlin`: for the points of a timeline, and for
+     * the days of `recent`.
      * @default '+00:00'
      */
     timezone?: string | undefined;

@@ -10,7 +10,7 @@ import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
 import { FileConflict, type FileProgress, ingestFile } from './file.ts';
-import { ianaZone } from './formats/time-zone.ts';
+import { parseZone } from './formats/time-zone.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 import { LinesInFuture, Pipeline } from './pipeline.ts';
 
@@ -514,7 +514,7 @@ test('lines in the hour repeated by daylight saving time count in the right hour
   for (let cut = 0; cut <= lines.length; cut++) {
     const store = memoryStore(() => now);
     const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => now);
-    const reader = { format: 'auto' as const, zone: ianaZone('Europe/Berlin') };
+    const reader = { format: 'auto' as const, zone: parseZone('Europe/Berlin') };
     const ingest = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     for (const part of [lines.slice(0, cut), lines]) {
       for await (const _ of ingestFile(inParts(Buffer.from(part.join('')), 1), ingest, store, pipeline));

@@ -7,8 +7,10 @@ import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../event.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store } from '../store/store.ts';
+import { UTC, zoneOf } from '../zone.ts';
+import { DAY_MS, gridEdges, intervalOf } from './grid.ts';
 import { type GridQuery, type Points, PointsCache } from './points-cache.ts';
-import { countPoints, DAY_MS, gridEdges, intervalOf, type Rows } from './timeline.ts';
+import { countPoints, type Rows } from './timeline.ts';
 
 const MINUTE_MS = 60_000;
 const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
@@ -31,8 +33,8 @@ function append(project: string, events: Event[]): Promise<unknown> {
 const requestAt = (time: number): Event => ({ time, hostId: null, request: true, attack: null, count: 1 });
 
 /** The points without a cache. */
-async function plain(rows: Rows, { from, to, offsetMs, byDay, ...selection }: GridQuery): Promise<Points> {
-  const edges = gridEdges(from, to, offsetMs, byDay ? DAY_MS : intervalOf(to - from));
+async function plain(rows: Rows, { from, to, zone, byDay, ...selection }: GridQuery): Promise<Points> {
+  const edges = gridEdges(from, to, zone, byDay ? DAY_MS : intervalOf(to - from));
   const counts = edges.length === 0 ? [] : await countPoints(store, rows, { ...selection, edges });
   return { edges, counts };
 }
@@ -77,7 +79,9 @@ const query = fc.record({
     fc.integer({ min: 0, max: 35 * DAY_MS }),
   ),
   hosts: fc.constantFrom(undefined, [], [0], [2, 0], [0, 1, 2]),
-  offsetMs: fc.constantFrom(0, 0, 330 * MINUTE_MS, -7 * MINUTE_MS, 840 * MINUTE_MS),
+  zone: fc
+    .constantFrom('+00:00', '+00:00', '+05:30', '-00:07', '+14:00', 'Europe/Berlin', 'Australia/Lord_Howe')
+    .map(zoneOf),
   byDay: fc.constantFrom(false, false, false, true),
   rows: fc.constantFrom<Rows[]>('timeline', 'groups', 'categories', 'peaks'),
 });
@@ -129,7 +133,7 @@ describe('cached points', () => {
     const cache = new PointsCache(store);
     await append(project, [requestAt(NOW - 3_600_000)]);
     for (const hosts of [['undefined'], ['undefined'], undefined, undefined, ['null'], [], []]) {
-      const range = { project, hosts, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+      const range = { project, hosts, from: NOW - DAY_MS, to: NOW, zone: UTC };
       expect(await cache.count('timeline', range)).toEqual(await plain('timeline', range));
     }
   });
@@ -142,7 +146,7 @@ describe('cached points', () => {
       const cache = new PointsCache(watchedStore);
       const countTo = async (to: number) => {
         counted.length = 0;
-        await cache.count(rows, { project, hosts: undefined, from: to - DAY_MS, to, offsetMs: 0 });
+        await cache.count(rows, { project, hosts: undefined, from: to - DAY_MS, to, zone: UTC });
         return [...counted];
       };
       await append(project, [requestAt(NOW)]);
@@ -174,7 +178,7 @@ describe('cached points', () => {
       return count(counting);
     };
     const cache = new PointsCache(watchedStore);
-    const range = { project, hosts: undefined, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    const range = { project, hosts: undefined, from: NOW - DAY_MS, to: NOW, zone: UTC };
     for (arrives of [false, true, false]) {
       counted.length = 0;
       const isTorn = arrives;
@@ -186,7 +190,7 @@ describe('cached points', () => {
   test('are always counted if caches may use no memory', async () => {
     const { watchedStore, counted } = watched();
     const cache = new PointsCache(watchedStore, 0);
-    const range = { project: 'off', hosts: undefined, from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    const range = { project: 'off', hosts: undefined, from: NOW - DAY_MS, to: NOW, zone: UTC };
     for (let i = 0; i < 3; i++) await cache.count('timeline', range);
     expect(counted).toEqual([1_441, 1_441, 1_441]);
   });
@@ -197,7 +201,7 @@ describe('cached points', () => {
   ])('of a store that %s are always counted', async (_, without) => {
     const { watchedStore, counted } = watched();
     const cache = new PointsCache({ ...watchedStore, ...without } as Store);
-    const range = { project: 'plain', hosts: ['a'], from: NOW - DAY_MS, to: NOW, offsetMs: 0 };
+    const range = { project: 'plain', hosts: ['a'], from: NOW - DAY_MS, to: NOW, zone: UTC };
     for (let i = 0; i < 3; i++) await cache.count('timeline', range);
     expect(counted).toEqual([1_441, 1_441, 1_441]);
   });

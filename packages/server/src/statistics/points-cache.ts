@@ -4,7 +4,9 @@
  */
 import { BoundedCache, cacheShare } from '../cache.ts';
 import { CACHE_BYTES, type Selection, type Store } from '../store/store.ts';
-import { countPoints, DAY_MS, gridEdges, intervalOf, type Rows, type TimelineQuery } from './timeline.ts';
+import type { Zone } from '../zone.ts';
+import { DAY_MS, gridEdges, intervalOf } from './grid.ts';
+import { countPoints, type Rows, type TimelineQuery } from './timeline.ts';
 
 /** The memory of the objects around the numbers of an entry. */
 const ENTRY_BYTES = 1_024;
@@ -53,6 +55,7 @@ interface Grid extends Selection {
   firstIndex: number;
   /** The start of the last point, which is never cached: the range usually cuts it. */
   last: number;
+  zone: Zone;
   intervalMs: number;
 }
 
@@ -76,17 +79,19 @@ export class PointsCache {
   }
 
   async count(rows: Rows, query: GridQuery): Promise<Points> {
-    const { project, hosts, from, to, offsetMs, byDay = false } = query;
+    const { project, hosts, from, to, zone, byDay = false } = query;
     const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
-    const edges = gridEdges(from, to, offsetMs, intervalMs);
+    const edges = gridEdges(from, to, zone, intervalMs);
     if (edges.length === 0) return { edges, counts: [] };
     if (edges.length <= POINTS_MIN || !this.#isOn)
       return { edges, counts: await countPoints(this.#store, rows, { project, hosts, edges }) };
-    const firstIndex = (from + offsetMs) % intervalMs === 0 ? 0 : 1;
+    const isBoundary = gridEdges(from - 1, from + 1, zone, intervalMs).length === 3;
+    const firstIndex = isBoundary ? 0 : 1;
     const first = edges[firstIndex] ?? to;
-    const grid = { project, hosts, edges, from, first, firstIndex, last: edges.at(-2) ?? to, intervalMs };
+    const last = edges.at(-2) ?? to;
+    const grid = { project, hosts, edges, from, first, firstIndex, last, zone, intervalMs };
     // JSON distinguishes "all hosts" from a host whose ID is `undefined`.
-    const view = `${rows} ${intervalMs} ${offsetMs} ${project} ${JSON.stringify(hosts ?? null)}`;
+    const view = `${rows} ${intervalMs} ${zone.name} ${project} ${JSON.stringify(hosts ?? null)}`;
     const counts = (await this.#extend(view, rows, grid)) ?? (await this.#countAll(view, rows, grid));
     return { edges, counts };
   }
@@ -101,17 +106,17 @@ export class PointsCache {
     if (known === undefined || known.from > grid.from) return undefined;
     const unchanged = await this.#unchangedPrefix(known, grid);
     if (unchanged === undefined) return undefined;
-    const { project, hosts, edges, firstIndex, intervalMs } = grid;
+    const { project, hosts, edges, firstIndex, zone, intervalMs } = grid;
     const end = Math.min(unchanged.end, grid.last);
     const prefixes = end < grid.last ? await this.#prefixesOf(grid) : undefined;
-    const tailIndex = firstIndex + (end - grid.first) / intervalMs;
+    const tailIndex = edges.lastIndexOf(end);
     const cut =
       firstIndex === 0
         ? []
         : await countPoints(this.#store, rows, { project, hosts, edges: edges.slice(0, 2) });
     const tail = await countPoints(this.#store, rows, { project, hosts, edges: edges.slice(tailIndex) });
     if (!(await this.#isUnchanged(known, unchanged, project))) return undefined;
-    const offset = (grid.first - known.first) / intervalMs;
+    const offset = Math.max(0, gridEdges(known.first, grid.first, zone, intervalMs).length - 1);
     const counts = tail.map((ofTail, row) => {
       const all = new Float64Array(edges.length - 1);
       all.set(cut[row] ?? []);

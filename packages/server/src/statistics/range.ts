@@ -1,8 +1,8 @@
 /** Parses the time parameters of a query into a half-open range of milliseconds. */
 import { ApiError, invalid } from '../errors.ts';
 import { wholeHours } from '../store/store.ts';
-
-const DAY_MS = 24 * 3_600_000;
+import type { Zone } from '../zone.ts';
+import { DAY_MS, startOfDay } from './grid.ts';
 
 /** Ten years with leap days: far beyond any retention, and a bound of 3,654 points per timeline. */
 export const RANGE_MS_MAX = 3_653 * DAY_MS;
@@ -29,26 +29,40 @@ export interface RangeParameters {
   recent?: string | undefined;
 }
 
-export function parseRange(parameters: RangeParameters, offsetMs: number, now: number): Range {
-  if (parameters.recent !== undefined) return recentRange(parameters.recent, offsetMs, now);
+export function parseRange(parameters: RangeParameters, zone: Zone, now: number): Range {
+  if (parameters.recent !== undefined) return recentRange(parameters.recent, zone, now);
   const from = parseMilliseconds('from', parameters.from);
   const to = parseMilliseconds('to', parameters.to);
-  if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})`);
+  const hint = looksLikeSeconds(from) || looksLikeSeconds(to) ? `; ${SECONDS_HINT}` : '';
+  if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})${hint}`);
   if (to - from > RANGE_MS_MAX)
-    throw new ApiError('WAF.1025', 'from and to are more than ten years apart: query a shorter range');
+    throw new ApiError('WAF.1025', `from and to are more than ten years apart: query a shorter range${hint}`);
   return { from, to };
 }
 
-function recentRange(recent: string, offsetMs: number, now: number): Range {
+/** For ranges that are valid, but in 1970. */
+export function rangeWarning({ from, to }: Range): string | null {
+  return looksLikeSeconds(from) && looksLikeSeconds(to) ? SECONDS_HINT : null;
+}
+
+const SECONDS_HINT =
+  'times of 10 digits look like seconds: from and to are milliseconds, so multiply by 1000';
+
+/** Seconds since the epoch from 2001 to 2286, in milliseconds a time before May 1970. */
+function looksLikeSeconds(time: number): boolean {
+  return time >= 1e9 && time < 1e10;
+}
+
+function recentRange(recent: string, zone: Zone, now: number): Range {
   if (!Object.hasOwn(RECENT, recent)) {
     throw invalid('recent', recent, `must be one of ${RECENT_NAMES.join(', ')}`, 'WAF.1025');
   }
   // The check above guarantees the key.
   const days = RECENT[recent as keyof typeof RECENT];
-  const today = Math.floor((now + offsetMs) / DAY_MS) * DAY_MS - offsetMs;
+  const today = Math.floor((now + zone.offsetAt(now)) / DAY_MS);
   return {
-    from: today + days.first * DAY_MS,
-    to: days.last === null ? now : today + (days.last + 1) * DAY_MS,
+    from: startOfDay(today + days.first, zone),
+    to: days.last === null ? now : startOfDay(today + days.last + 1, zone),
   };
 }
 
@@ -69,18 +83,4 @@ function parseMilliseconds(name: 'from' | 'to', text: string | undefined): numbe
     throw invalid(name, text, 'must be an integer (milliseconds since the epoch)', 'WAF.1025');
   if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) return value;
   throw invalid(name, text, `must be from 0 to ${Number.MAX_SAFE_INTEGER}`, 'WAF.1025');
-}
-
-/** The offset of `+HH:MM` or `-HH:MM` in milliseconds. */
-export function parseTimezone(text: string | undefined): number {
-  if (text === undefined) return 0;
-  // A `+` that the client did not percent-encode arrives as a space.
-  const match = /^([+\- ])([0-9]{2}):([0-5][0-9])$/.exec(text);
-  const minutes = match
-    ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3]))
-    : Number.NaN;
-  if (!(minutes >= -12 * 60 && minutes <= 14 * 60)) {
-    throw invalid('timezone', text, 'must be an offset like +08:00, from -12:00 to +14:00');
-  }
-  return minutes * 60_000;
 }

@@ -3,7 +3,8 @@ import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
-import { gridEdges } from '../../statistics/timeline.ts';
+import { gridEdges } from '../../statistics/grid.ts';
+import { OffsetZone } from '../../zone.ts';
 import {
   plotCategories,
   plotTimeline,
@@ -29,7 +30,7 @@ function timelineOf(
   requests: (i: number) => number,
   attacks: (i: number) => number,
 ) {
-  const times = gridEdges(from, to, offsetMs).slice(1);
+  const times = gridEdges(from, to, new OffsetZone(offsetMs / 60_000)).slice(1);
   return {
     requests: times.map((time, i) => ({ time, num: requests(i) })),
     attacks: times.map((time, i) => ({ time, num: attacks(i) })),
@@ -182,7 +183,7 @@ function categoriesOf(
   offsetMs: number,
   num: (type: AttackType, i: number) => number,
 ) {
-  const times = gridEdges(from, to, offsetMs).slice(1);
+  const times = gridEdges(from, to, new OffsetZone(offsetMs / 60_000)).slice(1);
   return ATTACK_TYPES.map((key) => ({ key, timeline: times.map((time, i) => ({ time, num: num(key, i) })) }));
 }
 

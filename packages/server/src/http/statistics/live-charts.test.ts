@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
-import { gridEdges } from '../../statistics/timeline.ts';
+import { gridEdges } from '../../statistics/grid.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
 import type { Store } from '../../store/store.ts';
+import { UTC } from '../../zone.ts';
 import type {} from '../connections.ts';
 import { mount } from '../route.ts';
 import { statisticsRoutes } from './routes.ts';
@@ -99,7 +100,7 @@ async function refresh(path: string): Promise<Point[]> {
 
 /** What the chart must show if these events are counted, computed naively. */
 function chartOf(times: readonly number[], isPeak: boolean): Point[] {
-  const edges = gridEdges(now - DAY_MS, now, 0);
+  const edges = gridEdges(now - DAY_MS, now, UTC);
   return edges.slice(1).map((time, i) => {
     const seconds = new Map<number, number>();
     for (const each of times) {

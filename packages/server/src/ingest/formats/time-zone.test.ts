@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createReader } from '../reader.ts';
-import { ianaZone, parseZone } from './time-zone.ts';
+import { parseZone } from './time-zone.ts';
 
 const HOUR_MS = 3_600_000;
 const local = (text: string) => Date.parse(`${text}Z`);
 const iso = (time: number) => new Date(time).toISOString().slice(0, 19);
 const inOrder = (name: string, times: readonly string[]) => {
-  const zone = ianaZone(name).startLog?.(null);
+  const zone = parseZone(name).startLog?.(null);
   return times.map((text) => iso(zone?.toUtc(local(text)) ?? 0));
 };
 
@@ -76,7 +76,7 @@ describe('a zone with daylight saving', () => {
   });
 
   test('each log has its own place in the ambiguous hour', () => {
-    const zone = ianaZone('Europe/Berlin');
+    const zone = parseZone('Europe/Berlin');
     const [one, two] = [zone.startLog?.(null), zone.startLog?.(null)];
     one?.toUtc(local('2026-10-25T02:59:00'));
     expect(iso(one?.toUtc(local('2026-10-25T02:01:00')) ?? 0)).toBe('2026-10-25T01:01:00');
@@ -115,11 +115,11 @@ test('times in order are converted exactly, and a restart anywhere changes nothi
           timeStyle: 'medium',
         });
         let time = local(`${start}:00`);
-        let zone = ianaZone(name).startLog?.(null);
+        let zone = parseZone(name).startLog?.(null);
         for (const [i, step] of steps.entries()) {
           time += step * 60_000;
           if (i === cut)
-            zone = ianaZone(name).startLog?.(JSON.parse(JSON.stringify(zone?.state?.() ?? null)));
+            zone = parseZone(name).startLog?.(JSON.parse(JSON.stringify(zone?.state?.() ?? null)));
           expect(zone?.toUtc(local(wall.format(time).replace(' ', 'T')))).toBe(time);
         }
       },
@@ -164,7 +164,7 @@ test.each([
 });
 
 test('a million lines need few offset lookups', () => {
-  const zone = ianaZone('Europe/Berlin').startLog?.(null);
+  const zone = parseZone('America/Santiago').startLog?.(null);
   const format = Intl.DateTimeFormat.prototype;
   let lookups = 0;
   const original = Object.getOwnPropertyDescriptor(format, 'format') ?? {};
@@ -181,5 +181,5 @@ test('a million lines need few offset lookups', () => {
     Object.defineProperty(format, 'format', original);
   }
   expect(lookups).toBeGreaterThan(0);
-  expect(lookups).toBeLessThan(200);
+  expect(lookups).toBeLessThan(1_000);
 });

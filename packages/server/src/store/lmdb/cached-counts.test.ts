@@ -7,7 +7,8 @@ import { expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { allCounts, texts } from '../../../../../test/store-conformance/data.ts';
 import { type AttackDetails, CATEGORIES } from '../../event.ts';
-import { gridEdges } from '../../statistics/timeline.ts';
+import { gridEdges } from '../../statistics/grid.ts';
+import { UTC } from '../../zone.ts';
 import { memoryStore } from '../memory.ts';
 import type { Store } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
@@ -186,7 +187,7 @@ async function resultsOf(
   store: Store,
   { project, hosts, from, to }: { project: string; hosts: string[] | undefined; from: number; to: number },
 ) {
-  const grid = await store.count({ project, hosts, edges: gridEdges(from, to, 0), rows: 'timeline' });
+  const grid = await store.count({ project, hosts, edges: gridEdges(from, to, UTC), rows: 'timeline' });
   return {
     ...(await allCounts(store, { project, hosts, edges: [from, from + Math.floor((to - from) / 3), to] })),
     grid: texts(grid),
