@@ -23,7 +23,7 @@ import { commitSync, openLmdb, openReadOnly, processesWith } from '../lmdb/files
 import { lastTransaction } from '../lmdb/pages.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
-import { command, printLine, printResult, UserError } from './command.ts';
+import { command, printResult, UserError, warn } from './command.ts';
 import {
   fileExists,
   identityFile,
@@ -84,10 +84,7 @@ export const backupCommand = command({
       const message = `backed up to ${target}: ${bytes} bytes, ${records} records verified`;
       printResult(io, json, { to: target, bytes, records }, message);
       if (!existsSync(masterKeyFile(data))) {
-        printLine(
-          io.stderr,
-          `wafstat: the backup does not contain the master key: keep ${MASTER_KEY_VARIABLE}, too`,
-        );
+        warn(io, `the backup does not contain the master key: keep ${MASTER_KEY_VARIABLE}, too`);
       }
       return 0;
     } finally {

@@ -1,7 +1,7 @@
 /** The command line: every command by name, in one list. */
 import { debuglog } from 'node:util';
-import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
-import { type Command, type Io, printLine, userMessage, VERSION } from './command.ts';
+import { Command as Commander, CommanderError, Option as CommanderOption, Help } from 'commander';
+import { type Command, hasColors, type Io, styled, userMessage, VERSION, warn } from './command.ts';
 import {
   type Option,
   type Options,
@@ -55,6 +55,9 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
     copy: async () => [(await import('./stores.ts')).copyCommand],
     'copy-identity': async () => [(await import('./stores.ts')).copyIdentityCommand],
   },
+  'Other commands:': {
+    completion: async () => [(await import('./completion.ts')).completionCommand(createProgram)],
+  },
 };
 
 /** Descriptions of commands with subcommands. */
@@ -100,9 +103,19 @@ export async function createProgram(
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      outputError: (text, write) => write(text.replace(/^error:/, 'wafstat:')),
+      outputError: (text, write) =>
+        write(text.replace(/^error:/, styled('wafstat:', 'red', hasColors(io.stderr, io)))),
+      getOutHelpWidth: () => io.stdout.columns ?? 80,
+      getErrHelpWidth: () => io.stderr.columns ?? 80,
+      getOutHasColors: () => hasColors(io.stdout, io),
+      getErrHasColors: () => hasColors(io.stderr, io),
     })
-    .configureHelp({ subcommandTerm: termOf })
+    .configureHelp({
+      subcommandTerm: termOf,
+      styleTitle: (title) => styled(title, 'bold', true),
+      formatItem,
+      minWidthToWrap: DESCRIPTION_COLUMNS_MIN,
+    })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   for (const [heading, group] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
@@ -124,8 +137,9 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   const words = command.name.split(' ');
   const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '') : program;
   const sub = describe(parent.command(words.join(' ')), command.description);
-  const path = parent === program ? [sub] : [parent, sub];
-  sub.showHelpAfterError(helpHint(['wafstat', ...path.map((each) => each.name())].join(' ')));
+  const path = ['wafstat', ...(parent === program ? [] : [parent.name()]), sub.name()].join(' ');
+  sub.showHelpAfterError(helpHint(path));
+  const operands = requiredOperands(sub);
   const attributes = new Map<string, string>();
   for (const [name, option] of Object.entries(command.options)) {
     const declared = declare(option);
@@ -137,9 +151,23 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   sub.action(async () => {
     const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
-    const values = await readAll(command, onCommandLine, source, io);
+    const missing = operands
+      .slice(sub.args.length)
+      .map((name) => `<${name}> is missing: see '${path} --help'`);
+    const values = await readAll(command, onCommandLine, source, io, missing);
     const given = (name: string) => onCommandLine(name) ?? io.env[command.options[name]?.env ?? ''];
     finish(await command.run(values, sub.args, io, source, given));
+  });
+}
+
+/** Returns the names of required operands. We report those that are missing together with all other mistakes. */
+function requiredOperands(sub: Commander): string[] {
+  // Sets the usage that it returns now, with the required operands.
+  sub.usage(sub.usage());
+  return sub.registeredArguments.flatMap((operand) => {
+    if (!operand.required) return [];
+    operand.required = false;
+    return [operand.name()];
   });
 }
 
@@ -153,6 +181,7 @@ async function readAll(
   onCommandLine: (name: string) => string | undefined,
   source: Source<Options>,
   io: Io,
+  missing: readonly string[],
 ): Promise<Values<Options>> {
   // Loaded here, like the commands: it takes a tenth of the time of `wafstat --version`.
   const { serviceConflicts } = await import('../config.ts');
@@ -160,12 +189,22 @@ async function readAll(
   try {
     return readOptions(command.options, onCommandLine, io.env, (read) => {
       valid = read;
-      return [...serviceConflicts(read, source), ...(command.check?.(read, source, io) ?? [])];
+      return [...missing, ...serviceConflicts(read, source), ...(command.check?.(read, source, io) ?? [])];
     });
   } catch (error) {
     if (!(error instanceof UsageError) || !command.inspect) throw error;
     throw new UsageError([...error.problems, ...(await command.inspect(valid, source, io))]);
   }
+}
+
+/** If beside the option there is less space for its description, the description is below it. */
+const DESCRIPTION_COLUMNS_MIN = 24;
+
+function formatItem(this: Help, term: string, termWidth: number, description: string, help: Help): string {
+  const { helpWidth = 80 } = this;
+  if (description === '' || helpWidth - termWidth - 4 >= DESCRIPTION_COLUMNS_MIN)
+    return Help.prototype.formatItem.call(this, term, termWidth, description, help);
+  return `  ${term}\n      ${help.boxWrap(description, helpWidth - 6).replaceAll('\n', '\n      ')}`;
 }
 
 /** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. */
@@ -203,15 +242,15 @@ function unexpected(error: unknown): string {
 }
 
 /** Resolves to the exit status. */
-async function reportError(error: unknown, { stderr }: Io): Promise<number> {
+async function reportError(error: unknown, io: Io): Promise<number> {
   // Commander has printed its message; help and version end this way too, with status 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   if (error instanceof UsageError) {
-    for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
+    for (const problem of error.problems) warn(io, problem, 'red');
     return 2;
   }
   const message = await userMessage(error);
   if (message === null) debug('%O', error);
-  printLine(stderr, `wafstat: ${message ?? unexpected(error)}`);
+  warn(io, message ?? unexpected(error), 'red');
   return 1;
 }

@@ -247,7 +247,7 @@ describe('queries', () => {
     const { id } = JSON.parse(added.out);
     await run(['user', 'grant', 'admin', '--project', id, ...data]);
     onTestFinished(async () => {
-      await run(['project', 'delete', id, ...data]);
+      await run(['project', 'delete', id, '--yes', ...data]);
     });
     const query = ['types', '--url', url, '--project', 'default', ...RANGE];
     const { err } = await run(query, { env: { WAFSTAT_TOKEN: await getToken() } });
@@ -426,7 +426,7 @@ describe('queries', () => {
       );
       expect(await top()).toMatchObject({
         status: 2,
-        err: expect.stringContaining("missing required argument 'sources|urls|rules|countries'"),
+        err: "wafstat: <sources|urls|rules|countries> is missing: see 'wafstat top --help'\n",
       });
     });
   });
@@ -739,12 +739,12 @@ describe('profiles', () => {
       seen = printed.err.length;
       terminal.write(`${text}\r`);
     };
-    await answer('URL: ', 'nowhere');
-    await answer('URL: ', url);
-    await answer('project (ID or name): ', project);
-    await answer('authenticate with key, password or token [password]: ', 'password');
-    await answer('user: ', 'admin');
-    await answer('domain [default]: ', '');
+    await answer('URL of the service [http://127.0.0.1:8080]: ', 'nowhere');
+    await answer('URL of the service [http://127.0.0.1:8080]: ', url);
+    await answer('project, by name or ID [default]: ', project);
+    await answer('log in with password, key (an access key) or token [password]: ', 'password');
+    await answer('user [admin]: ', '');
+    await answer('domain of the user [default]: ', '');
     await answer('password: ', PASSWORD);
     expect(await configured).toBe(0);
     expect(printed.err).toContain('must be a URL like https://waf.example.com');
