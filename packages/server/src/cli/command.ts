@@ -127,10 +127,14 @@ export function printLine(stream: Writable, line: string): void {
 /** By default, commander does not wrap to fewer than 40 columns. */
 const WRAPPER = Object.assign(new Help(), { minWidthToWrap: 0 });
 
-/** Prints sentences after a prefix that may be colored. On a terminal, lines end between words. */
+/** On a terminal, lines end between words. */
+export function wrapped(stream: Io['stderr'], text: string): string {
+  return stream.isTTY && stream.columns ? WRAPPER.boxWrap(text, stream.columns) : text;
+}
+
+/** Prints sentences after a prefix that may be colored. */
 export function printText(stream: Io['stderr'], text: string, prefix = ''): void {
-  const line = `${prefix}${printable(text)}`;
-  stream.write(`${stream.isTTY && stream.columns ? WRAPPER.boxWrap(line, stream.columns) : line}\n`);
+  stream.write(`${wrapped(stream, `${prefix}${printable(text)}`)}\n`);
 }
 
 /** Prints a warning or, in red, an error. */

@@ -34,8 +34,8 @@ type CreateProgram = (called: string | undefined, io: Io, finish: () => void) =>
 
 export const completionCommand = (createProgram: CreateProgram) =>
   command({
-    name: `completion <${SHELLS.join('|')}> [words...]`,
-    description: 'print a script that completes commands and options in a shell',
+    name: 'completion <shell> [words...]',
+    description: 'print a script that completes commands and options in bash, zsh or fish',
     examples: [
       'source <(wafstat completion bash)',
       'source <(wafstat completion zsh)',

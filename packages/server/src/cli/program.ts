@@ -207,9 +207,10 @@ function formatItem(this: Help, term: string, termWidth: number, description: st
   return `  ${term}\n      ${help.boxWrap(description, helpWidth - 6).replaceAll('\n', '\n      ')}`;
 }
 
-/** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. */
+/** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. Shells give words. */
 function termOf(sub: Commander): string {
-  return `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(/<[a-z]+\|[a-z|]+>/, '<list>');
+  const term = `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(' [words...]', '');
+  return term.replace(/<[a-z]+\|[a-z|]+>/, '<list>');
 }
 
 /** Lists show the description up to its first `;` or `:`; the help of the command shows all of it, in sentences. */

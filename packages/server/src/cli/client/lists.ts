@@ -1,11 +1,11 @@
 /** `hosts` and `sources`: lists from a running service. */
 import type { Client, Host, List, Source as LogSource, Pages } from '@wafstat/client';
+import type { Zone } from '../../zone.ts';
 import { alignColumns, type Command, command } from '../command.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
 import { LIST_OUTPUT, printOutput, type Renderer } from './output.ts';
-import type { Timezone } from './plot.ts';
-import { TIMEZONE } from './query.ts';
+import { TIMEZONE } from './range.ts';
 
 const OPTIONS = { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS };
 
@@ -25,46 +25,42 @@ export const sourcesCommand = listCommand<LogSource>(
     name: 'sources',
     description:
       "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
-    examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
+    examples: ['wafstat sources --profile shop', 'wafstat sources --timezone Europe/Berlin'],
   },
   (client, signal) => client.sources({ signal }),
   sourcesRenderer,
 );
 
-function hostsRenderer({ offsetMs, text }: Timezone): Renderer<List<Host>> {
+function hostsRenderer(zone: Zone): Renderer<List<Host>> {
   return {
     table: ({ items }) =>
       alignColumns(
         [
-          ['id', 'name', `registered (${text})`],
-          ...items.map(({ id, hostname, timestamp }) => [
-            id,
-            hostname,
-            dateTime(timestamp, offsetMs, 'seconds'),
-          ]),
+          ['id', 'name', `registered (${zone.name})`],
+          ...items.map(({ id, hostname, timestamp }) => [id, hostname, dateTime(timestamp, zone, 'seconds')]),
         ],
         'left',
       ),
     csv: ({ items }) =>
       printableCsv(
         ['id', 'name', 'registered'],
-        items.map(({ id, hostname, timestamp }) => [id, hostname, isoTime(timestamp, offsetMs, text)]),
+        items.map(({ id, hostname, timestamp }) => [id, hostname, isoTime(timestamp, zone)]),
       ),
   };
 }
 
-function sourcesRenderer({ offsetMs, text }: Timezone): Renderer<List<LogSource>> {
+function sourcesRenderer(zone: Zone): Renderer<List<LogSource>> {
   const dropped = (source: LogSource) =>
     Object.entries(source.dropped)
       .map(([reason, n]) => `${reason} ${n}`)
       .join(', ');
-  const time = (ms: number | null) => (ms === null ? '-' : dateTime(ms, offsetMs, 'seconds'));
-  const csvTime = (ms: number | null) => (ms === null ? '' : isoTime(ms, offsetMs, text));
+  const time = (ms: number | null) => (ms === null ? '-' : dateTime(ms, zone, 'seconds'));
+  const csvTime = (ms: number | null) => (ms === null ? '' : isoTime(ms, zone));
   return {
     table: ({ items }) =>
       alignColumns(
         [
-          ['name', 'format', 'events', 'without host', `first event (${text})`, 'last event', 'dropped'],
+          ['name', 'format', 'events', 'without host', `first event (${zone.name})`, 'last event', 'dropped'],
           ...items.map((source) => [
             source.name,
             source.format,
@@ -97,7 +93,7 @@ function sourcesRenderer({ offsetMs, text }: Timezone): Renderer<List<LogSource>
 function listCommand<T>(
   named: Pick<Command, 'name' | 'description' | 'examples'>,
   pages: (client: Client, signal: AbortSignal) => Pages<T>,
-  renderer: (timezone: Timezone) => Renderer<List<T>>,
+  renderer: (zone: Zone) => Renderer<List<T>>,
 ): Command {
   return command({
     ...named,
