@@ -5,7 +5,11 @@ import { createProgram } from '../packages/server/dist/cli/program.js';
 export async function readCommands() {
   const noStream = { write: () => true };
   const io = { stdin: noStream, stdout: noStream, stderr: noStream, env: {}, now: Date.now };
-  const program = await createProgram(undefined, io, () => {});
+  const program = await createProgram(
+    () => true,
+    io,
+    () => {},
+  );
   const read = (commander) => ({
     name: commander.name(),
     heading: commander.helpGroup(),

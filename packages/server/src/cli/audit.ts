@@ -5,8 +5,6 @@ import { withAuditTrail } from './installation.ts';
 import { JSON_OUTPUT, option, text, timestamp } from './options.ts';
 
 export const auditCommand = command({
-  name: 'audit',
-  description: 'print the audit trail: who changed what, when, and from where',
   examples: ['wafstat audit --data ./data --since 2026-07-01T00:00:00Z --action user'],
   options: {
     ...LOCATION_OPTIONS,

@@ -37,9 +37,6 @@ import { describeFinding, verifyDirectory } from './maintenance.ts';
 import { JSON_OUTPUT, option, required, text } from './options.ts';
 
 export const backupCommand = command({
-  name: 'backup',
-  description:
-    'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
     data: DIRECTORY,
@@ -94,9 +91,6 @@ export const backupCommand = command({
 });
 
 export const compactCommand = command({
-  name: 'compact',
-  description:
-    'return free space in the statistics file to the file system; stop the server and all other commands first',
   options: { data: DIRECTORY, json: JSON_OUTPUT },
   async run({ json, ...given }, _operands, io) {
     const data = requireDirectory(given.data, io);

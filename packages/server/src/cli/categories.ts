@@ -6,8 +6,6 @@ import { command, type Io, printLine, printText } from './command.ts';
 import { JSON_OUTPUT } from './options.ts';
 
 export const categoriesCommand = command({
-  name: 'categories',
-  description: 'print the table that maps rules to attack categories',
   options: { categories: SERVER_OPTIONS.categories, json: JSON_OUTPUT },
   async run({ categories: overrides = new Map(), json }, _operands, io) {
     const rows = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));

@@ -30,9 +30,6 @@ export interface Io {
 }
 
 interface Definition<O extends Options> {
-  /** The name with its operands, such as `host add <hostname>`. */
-  name: string;
-  description: string;
   /** Shown below the options in the help text. */
   examples?: readonly string[];
   options: O;
@@ -59,6 +56,20 @@ export type Command = Definition<Options>;
 
 export function command<O extends Options>(definition: Definition<O>): Command {
   return definition as unknown as Command;
+}
+
+export interface Subcommand extends Command {
+  /** With its operands, such as `add <hostname>`. */
+  name: string;
+  description: string;
+}
+
+export function subcommand<O extends Options>(
+  name: string,
+  description: string,
+  definition: Definition<O>,
+): Subcommand {
+  return { name, description, ...command(definition) };
 }
 
 /** An error that the user can fix; the message is one sentence. */

@@ -29,13 +29,11 @@ complete -c wafstat -f -a '(__wafstat)'
 };
 const SHELLS = Object.keys(SCRIPTS);
 
-/** Creates the program with the command that is called, or with all of them. */
-type CreateProgram = (called: string | undefined, io: Io, finish: () => void) => Promise<Commander>;
+/** Creates the program, with the options of the commands that are needed. */
+type CreateProgram = (isNeeded: (name: string) => boolean, io: Io, finish: () => void) => Promise<Commander>;
 
 export const completionCommand = (createProgram: CreateProgram) =>
   command({
-    name: 'completion <shell> [words...]',
-    description: 'print a script that completes commands and options in bash, zsh or fish',
     examples: [
       'source <(wafstat completion bash)',
       'source <(wafstat completion zsh)',
@@ -44,7 +42,11 @@ export const completionCommand = (createProgram: CreateProgram) =>
     options: {},
     async run(_values, [shell = '', ...words], io) {
       if (shell === 'words') {
-        const program = await createProgram(words.length > 1 ? words[0] : undefined, io, () => {});
+        const program = await createProgram(
+          (name) => name === words[0],
+          io,
+          () => {},
+        );
         for (const line of completionsOf(words, program)) printLine(io.stdout, line);
       } else if (Object.hasOwn(SCRIPTS, shell)) io.stdout.write(SCRIPTS[shell] ?? '');
       else throw new UsageError([`the shell is '${shell}', but must be ${listOf(SHELLS)}`]);

@@ -27,8 +27,6 @@ const PORTS_MAX = 20;
 const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTIONS;
 
 export const demoCommand = command({
-  name: 'demo',
-  description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source, given) {

@@ -16,8 +16,6 @@ import { JSON_OUTPUT } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
 export const explainCommand = command({
-  name: 'explain [file]',
-  description: 'show how log lines are counted, and why; reads a file or standard input; stores nothing',
   examples: [
     'wafstat explain /var/log/nginx/modsec_audit.log',
     `wafstat explain access.log --pattern '$host $remote_addr [$time_iso8601] "$request" $status'`,

@@ -37,8 +37,6 @@ const MATCHES_MAX = 500;
 const GONE_MS = 120_000;
 
 export const followCommand = command({
-  name: 'follow <file...>',
-  description: 'count the lines of log files as they are written; continues across log rotation and restarts',
   examples: [
     'wafstat follow --data ./data --project shop /var/log/nginx/access.log',
     "wafstat follow --data ./data --project shop '/var/log/nginx/*.log'",

@@ -7,12 +7,13 @@ import { ACCESS_TYPES, keyFileCsv, ROLES, type User } from '../identity/records.
 import { generatePassword } from '../identity/secrets.ts';
 import {
   type Command,
-  command,
   type Io,
   printLine,
   printList,
   printResult,
   printText,
+  type Subcommand,
+  subcommand,
   UserError,
   warn,
 } from './command.ts';
@@ -31,6 +32,7 @@ import {
 } from './options.ts';
 import { confirm, confirmationProblems, YES } from './prompt.ts';
 
+const JSON_OPTION = { json: JSON_OUTPUT };
 const DOMAIN = option('--domain <domain>', 'domain, by ID or name; optional if there is only one', text);
 const USER = required(option('--user <user>', 'owner of the access keys, by ID or name', text));
 const ROLE_PROJECT = {
@@ -42,14 +44,15 @@ const FORCE = option('--force', 'also if the domain has no other administrator',
 
 /** A command on the users and projects of an installation. */
 function identityCommand<O extends Options>(
-  { check, ...definition }: Pick<Command, 'name' | 'description' | 'examples' | 'check'>,
+  name: string,
+  description: string,
   options: O,
   run: (administration: Administration, values: Values<O>, operand: string, io: Io) => Promise<unknown>,
-): Command {
-  return command({
-    ...definition,
+  more: Pick<Command, 'examples' | 'check'> = {},
+): Subcommand {
+  return subcommand(name, description, {
+    ...more,
     options: { ...LOCATION_OPTIONS, ...options },
-    ...(check && { check }),
     run: (values, [operand = ''], io) =>
       withIdentity(values as Values<typeof LOCATION_OPTIONS>, io, async ({ administration }) => {
         await run(administration, values as Values<O>, operand, io);
@@ -58,11 +61,11 @@ function identityCommand<O extends Options>(
   });
 }
 
-function listCommand(type: 'domain' | 'project'): Command {
-  const description = `list the ${type}s`;
+function listCommand(type: 'domain' | 'project'): Subcommand {
   return identityCommand(
-    { name: `${type} list`, description },
-    { json: JSON_OUTPUT },
+    'list',
+    `list the ${type}s`,
+    JSON_OPTION,
     async (administration, { json }, _operand, io) =>
       printList(io, json, administration[`${type}s`](), ({ id, name, enabled }) => [
         id,
@@ -72,16 +75,14 @@ function listCommand(type: 'domain' | 'project'): Command {
   );
 }
 
-function enableCommands(type: 'domain' | 'project' | 'user', disable: string): Command[] {
+function enableCommands(type: 'domain' | 'project' | 'user', disable: string): Subcommand[] {
   return [
-    identityCommand(
-      { name: `${type} enable <${type}>`, description: `enable a disabled ${type}` },
-      {},
-      (administration, _values, operand) =>
-        administration.setEnabled(type, administration[`${type}Named`](operand).id, true),
+    identityCommand(`enable <${type}>`, `enable a disabled ${type}`, {}, (administration, _values, operand) =>
+      administration.setEnabled(type, administration[`${type}Named`](operand).id, true),
     ),
     identityCommand(
-      { name: `${type} disable <${type}>`, description: disable },
+      `disable <${type}>`,
+      disable,
       type === 'user' ? { force: FORCE } : {},
       (administration, { force }: { force?: boolean | undefined }, operand) => {
         const { id, name } = administration[`${type}Named`](operand);
@@ -93,8 +94,9 @@ function enableCommands(type: 'domain' | 'project' | 'user', disable: string): C
 
 export const domainCommands = [
   identityCommand(
-    { name: 'domain add <name>', description: 'add a domain: a tenant with its own projects and users' },
-    { json: JSON_OUTPUT },
+    'add <name>',
+    'add a domain: a tenant with its own projects and users',
+    JSON_OPTION,
     async (administration, { json }, name, io) => {
       const domain = await administration.addDomain(name);
       printResult(io, json, domain, `domain ${domain.name} has the ID ${domain.id}`);
@@ -103,24 +105,23 @@ export const domainCommands = [
   listCommand('domain'),
   ...enableCommands('domain', 'disable a domain; requests of its users and to its projects are rejected'),
   identityCommand(
-    {
-      name: 'domain delete <domain>',
-      description: 'delete a domain that has no projects or users, with all roles in it',
-      check: confirmationProblems,
-    },
+    'delete <domain>',
+    'delete a domain that has no projects or users, with all roles in it',
     { yes: YES },
     async (administration, { yes }, operand, io) => {
       const { id, name } = administration.domainNamed(operand);
       await confirm(io, yes, name, `This deletes the domain ${name}, with all roles in it.`);
       await administration.removeDomain(id);
     },
+    { check: confirmationProblems },
   ),
 ];
 
 export const projectCommands = [
   identityCommand(
-    { name: 'project add <name>', description: 'add a project to a domain' },
-    { domain: DOMAIN, json: JSON_OUTPUT },
+    'add <name>',
+    'add a project to a domain',
+    { domain: DOMAIN, ...JSON_OPTION },
     async (administration, { domain, json }, name, io) => {
       const project = await administration.addProject(administration.onlyDomain(domain).id, name);
       printResult(io, json, project, `project ${project.name} has the ID ${project.id}`);
@@ -131,40 +132,28 @@ export const projectCommands = [
     'project',
     'disable a project; all requests to it are rejected, and existing tokens stop working',
   ),
-  command({
-    name: 'project delete <project>',
-    description:
-      'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
-    options: { ...LOCATION_OPTIONS, yes: YES },
-    check: confirmationProblems,
-    run: ({ yes, ...location }, [operand = ''], io) =>
-      withInstallation(location, io, async ({ identity: { administration }, store }) => {
-        const { id, name } = administration.projectNamed(operand);
-        await confirm(
-          io,
-          yes,
-          name,
-          `This deletes the project ${name}, all roles in it and its top lists. Nobody can query its statistics afterwards.`,
-        );
-        await administration.removeProject(id, store);
-        printText(
-          io.stdout,
-          `deleted the project ${name}, all roles in it and its top lists; its counts stay in the store until retention ends`,
-        );
-        return 0;
-      }),
-  }),
+  subcommand(
+    'delete <project>',
+    'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
+    {
+      options: { ...LOCATION_OPTIONS, yes: YES },
+      check: confirmationProblems,
+      run: ({ yes, ...location }, [operand = ''], io) =>
+        withInstallation(location, io, async ({ identity: { administration }, store }) => {
+          const { id, name } = administration.projectNamed(operand);
+          const what = `the project ${name}, all roles in it and its top lists`;
+          await confirm(io, yes, name, `This deletes ${what}. Nobody can query its statistics afterwards.`);
+          await administration.removeProject(id, store);
+          printText(io.stdout, `deleted ${what}; its counts stay in the store until retention ends`);
+          return 0;
+        }),
+    },
+  ),
 ];
 
 const addUser = identityCommand(
-  {
-    name: 'user add <name>',
-    description: 'add a user; the user gets a role in one project (--project) or in the whole domain',
-    examples: [
-      'wafstat user add reporter --data ./data --project shop --role reader',
-      'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
-    ],
-  },
+  'add <name>',
+  'add a user; the user gets a role in one project (--project) or in the whole domain',
   {
     domain: DOMAIN,
     access: option(
@@ -176,7 +165,7 @@ const addUser = identityCommand(
     role: ROLE,
     project: ROLE_PROJECT,
     passwordStdin: PASSWORD_STDIN,
-    json: JSON_OUTPUT,
+    ...JSON_OPTION,
   },
   async (administration, { domain, access, role, project, passwordStdin, json }, name, io) => {
     const { id: domain_id, name: domainName } = administration.onlyDomain(domain);
@@ -208,11 +197,18 @@ const addUser = identityCommand(
         `Use the password to get API tokens. To sign requests instead, run 'wafstat key add --user ${name}'.`,
       );
   },
+  {
+    examples: [
+      'wafstat user add reporter --data ./data --project shop --role reader',
+      'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
+    ],
+  },
 );
 
 const listUsers = identityCommand(
-  { name: 'user list', description: 'list the users with their roles' },
-  { json: JSON_OUTPUT },
+  'list',
+  'list the users with their roles',
+  JSON_OPTION,
   async (administration, { json }, _operand, io) => {
     const names = new Map([
       ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
@@ -233,7 +229,8 @@ const listUsers = identityCommand(
 );
 
 const changePassword = identityCommand(
-  { name: 'user password <user>', description: "change a user's password and revoke the user's tokens" },
+  'password <user>',
+  "change a user's password and revoke the user's tokens",
   { passwordStdin: PASSWORD_STDIN },
   async (administration, { passwordStdin }, user, io) => {
     const { id } = administration.userNamed(user);
@@ -244,12 +241,10 @@ const changePassword = identityCommand(
   },
 );
 
-function changeRole(verb: 'grant' | 'revoke'): Command {
+function changeRole(verb: 'grant' | 'revoke'): Subcommand {
   return identityCommand(
-    {
-      name: `user ${verb} <user>`,
-      description: `${verb} a role; applies to one project (--project) or to the whole domain`,
-    },
+    `${verb} <user>`,
+    `${verb} a role; applies to one project (--project) or to the whole domain`,
     { role: ROLE, project: ROLE_PROJECT, ...(verb === 'revoke' && { force: FORCE }) },
     async (administration, { role, project, force }, operand) => {
       const { id, name, domain_id } = administration.userNamed(operand);
@@ -267,11 +262,8 @@ export const userCommands = [
   changePassword,
   ...enableCommands('user', 'disable a user; existing tokens and keys stop working'),
   identityCommand(
-    {
-      name: 'user delete <user>',
-      description: 'delete a user and all access keys of the user',
-      check: confirmationProblems,
-    },
+    'delete <user>',
+    'delete a user and all access keys of the user',
     { yes: YES, force: FORCE },
     async (administration, { yes, force }, operand, io) => {
       const { id, name } = administration.userNamed(operand);
@@ -279,19 +271,18 @@ export const userCommands = [
       await confirm(io, yes, name, `This deletes the user ${name} and the user's access keys (${keys}).`);
       await administration.removeUser(id, { confirm: force ? name : undefined });
     },
+    { check: confirmationProblems },
   ),
 ];
 
 const addKey = identityCommand(
-  {
-    name: 'key add',
-    description: `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
-  },
+  'add',
+  `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   {
     user: USER,
     description: option('--description <text>', 'description of the key', (value) => value, { default: '' }),
     csv: option('--csv <file>', 'write the key to this new CSV file, readable only by its owner', text),
-    json: JSON_OUTPUT,
+    ...JSON_OPTION,
   },
   async (administration, { user: given, description, csv, json }, _operand, io) => {
     const { id, name, access } = administration.userNamed(given);
@@ -336,8 +327,8 @@ function createFile(path: string): number {
   }
 }
 
-function changeKey(verb: string, description: string, status: 'active' | 'inactive'): Command {
-  return identityCommand({ name: `key ${verb} <key-id>`, description }, {}, (administration, _values, id) =>
+function changeKey(verb: string, description: string, status: 'active' | 'inactive'): Subcommand {
+  return identityCommand(`${verb} <key-id>`, description, {}, (administration, _values, id) =>
     administration.changeKey(id, { status }),
   );
 }
@@ -345,8 +336,9 @@ function changeKey(verb: string, description: string, status: 'active' | 'inacti
 export const keyCommands = [
   addKey,
   identityCommand(
-    { name: 'key list', description: 'list the access keys of a user, without secrets' },
-    { user: USER, json: JSON_OUTPUT },
+    'list',
+    'list the access keys of a user, without secrets',
+    { user: USER, ...JSON_OPTION },
     async (administration, { user, json }, _operand, io) => {
       const keys = administration.keysOf(administration.userNamed(user).id);
       printList(io, json, keys, ({ access, status, description }) => [access, status, description]);
@@ -355,7 +347,8 @@ export const keyCommands = [
   changeKey('enable', 'enable a disabled access key', 'active'),
   changeKey('disable', 'disable an access key; requests signed with it are rejected', 'inactive'),
   identityCommand(
-    { name: 'key delete <key-id>', description: 'delete an access key', check: confirmationProblems },
+    'delete <key-id>',
+    'delete an access key',
     { yes: YES },
     async (administration, { yes }, operand, io) => {
       const { access, user_id } = administration.key(operand);
@@ -363,6 +356,7 @@ export const keyCommands = [
       await confirm(io, yes, access, `This deletes the access key ${access} of the user ${name}.`);
       await administration.removeKey(access);
     },
+    { check: confirmationProblems },
   ),
 ];
 

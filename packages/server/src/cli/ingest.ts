@@ -52,9 +52,6 @@ const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
 
 export const ingestCommand = command({
-  name: 'ingest <file...>',
-  description:
-    "count the lines of log files, also compressed ones, of directories, and of standard input ('-'); skips lines that were read before",
   examples: [
     'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
     'wafstat ingest --data ./data --project shop ./logs archive.log.zst',

@@ -12,9 +12,6 @@ export const PASSWORD_STDIN = option(
 );
 
 export const initCommand = command({
-  name: 'init',
-  description:
-    'create a data directory, or an installation in PostgreSQL; adds a first domain, project and user',
   examples: [
     'wafstat init --data ./data',
     'wafstat init --store postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',

@@ -4,7 +4,7 @@ import { LOCATION_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
 import { isDeletedHost } from '../store/ids.ts';
 import type { Host, Store } from '../store/store.ts';
-import { command, printList, printResult, printText, UserError } from './command.ts';
+import { printList, printResult, printText, subcommand, UserError } from './command.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { withInstallation, withProject } from './installation.ts';
 import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
@@ -16,9 +16,7 @@ const HOSTS_MAX = 100_000;
 const PROJECT_OPTIONS = { ...LOCATION_OPTIONS, project: required(PROJECT) };
 const OPTIONS = { ...PROJECT_OPTIONS, json: JSON_OUTPUT };
 
-const addHost = command({
-  name: 'host add <hostname>',
-  description: 'register a host',
+const addHost = subcommand('add <hostname>', 'register a host', {
   options: {
     ...OPTIONS,
     id: option('--id <id>', 'ID of the host [default: derived from the name]', identifier),
@@ -40,47 +38,50 @@ const addHost = command({
     }),
 });
 
-const renameHost = command({
-  name: 'host rename <host> <hostname>',
-  description: 'rename a host, by ID or name; its ID and its counts stay',
-  options: PROJECT_OPTIONS,
-  run: ({ project: name, ...location }, [given = '', newName = ''], io) =>
-    withInstallation(location, io, async ({ identity, store }) => {
-      const hostname = validHostname(newName);
-      const { id: project } = identity.administration.projectNamed(name);
-      const { id, hostname: oldName } = await findHost(store, project, given);
-      const hosts = hostAdministration(store, identity.audit);
-      const renamed = await hosts.rename(identity.actor, { project, id, hostname });
-      if (renamed.kind === 'name_taken') throw alreadyRegistered(renamed.host);
-      if (renamed.kind === 'unknown') throw unknownHost(given);
-      printText(
-        io.stdout,
-        `renamed ${oldName} to ${hostname}; the ID is still ${id}. A log that names ${oldName} registers it again`,
-      );
-      return 0;
-    }),
-});
+const renameHost = subcommand(
+  'rename <host> <hostname>',
+  'rename a host, by ID or name; its ID and its counts stay',
+  {
+    options: PROJECT_OPTIONS,
+    run: ({ project: name, ...location }, [given = '', newName = ''], io) =>
+      withInstallation(location, io, async ({ identity, store }) => {
+        const hostname = validHostname(newName);
+        const { id: project } = identity.administration.projectNamed(name);
+        const { id, hostname: oldName } = await findHost(store, project, given);
+        const hosts = hostAdministration(store, identity.audit);
+        const renamed = await hosts.rename(identity.actor, { project, id, hostname });
+        if (renamed.kind === 'name_taken') throw alreadyRegistered(renamed.host);
+        if (renamed.kind === 'unknown') throw unknownHost(given);
+        printText(
+          io.stdout,
+          `renamed ${oldName} to ${hostname}; the ID is still ${id}. A log that names ${oldName} registers it again`,
+        );
+        return 0;
+      }),
+  },
+);
 
-const deleteHost = command({
-  name: 'host delete <host>',
-  description:
-    'delete a host, by ID or name; its counts stay in the total of the project. A log that names it registers it again',
-  options: { ...PROJECT_OPTIONS, yes: YES },
-  check: confirmationProblems,
-  run: ({ project: name, yes, ...location }, [given = ''], io) =>
-    withInstallation(location, io, async ({ identity, store }) => {
-      const { id: project } = identity.administration.projectNamed(name);
-      const { id, hostname } = await findHost(store, project, given);
-      await confirm(
-        io,
-        yes,
-        hostname,
-        `This deletes the host ${hostname}. Its counts stay in the total of the project only.`,
-      );
-      await hostAdministration(store, identity.audit).delete(identity.actor, { project, id });
-      return 0;
-    }),
-});
+const deleteHost = subcommand(
+  'delete <host>',
+  'delete a host, by ID or name; its counts stay in the total of the project. A log that names it registers it again',
+  {
+    options: { ...PROJECT_OPTIONS, yes: YES },
+    check: confirmationProblems,
+    run: ({ project: name, yes, ...location }, [given = ''], io) =>
+      withInstallation(location, io, async ({ identity, store }) => {
+        const { id: project } = identity.administration.projectNamed(name);
+        const { id, hostname } = await findHost(store, project, given);
+        await confirm(
+          io,
+          yes,
+          hostname,
+          `This deletes the host ${hostname}. Its counts stay in the total of the project only.`,
+        );
+        await hostAdministration(store, identity.audit).delete(identity.actor, { project, id });
+        return 0;
+      }),
+  },
+);
 
 function validHostname(given: string): string {
   const hostname = normalHostname(given);
@@ -107,46 +108,49 @@ async function findHost(store: Store, project: string, given: string): Promise<H
   throw new UserError(`'${given}' is the ID of one host and the name of another: ${names}`);
 }
 
-const listHosts = command({
-  name: 'host list',
-  description: "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
-  options: OPTIONS,
-  run: ({ json, ...location }, _operands, io) =>
-    withProject(location, io, async (store, projectId) =>
-      printList(io, json, await store.hosts(projectId), ({ id, hostname }) => [id, hostname]),
-    ),
-});
+const listHosts = subcommand(
+  'list',
+  "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
+  {
+    options: OPTIONS,
+    run: ({ json, ...location }, _operands, io) =>
+      withProject(location, io, async (store, projectId) =>
+        printList(io, json, await store.hosts(projectId), ({ id, hostname }) => [id, hostname]),
+      ),
+  },
+);
 
-const listSources = command({
-  name: 'source list',
-  description:
-    'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason; ' +
+const listSources = subcommand(
+  'list',
+  'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason; ' +
     "to query a running service instead, use 'wafstat sources'",
-  options: OPTIONS,
-  run: ({ json, ...location }, _operands, io) =>
-    withProject(location, io, async (store, projectId) => {
-      const sources = await store.sources(projectId);
-      const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
-      const status = printList(io, json, sources, (source) => [
-        source.name,
-        source.format,
-        source.events === 1 ? '1 event' : `${source.events} events`,
-        `${source.without_host} without a host`,
-        `${time(source.first_seen)} to ${time(source.last_seen)}`,
-        Object.entries(source.dropped)
-          .map(([reason, n]) => `${reason} ${n}`)
-          .join(', '),
-      ]);
-      if (!json && sources.some(({ without_host }) => without_host > 0)) {
-        printText(
-          io.stderr,
-          `Events without a host count in the project total only. ${NAME_THE_HOST} ` +
-            "If the log names the host, register it with 'wafstat host add', or raise --hosts-max.",
-        );
-      }
-      return status;
-    }),
-});
+  {
+    options: OPTIONS,
+    run: ({ json, ...location }, _operands, io) =>
+      withProject(location, io, async (store, projectId) => {
+        const sources = await store.sources(projectId);
+        const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
+        const status = printList(io, json, sources, (source) => [
+          source.name,
+          source.format,
+          source.events === 1 ? '1 event' : `${source.events} events`,
+          `${source.without_host} without a host`,
+          `${time(source.first_seen)} to ${time(source.last_seen)}`,
+          Object.entries(source.dropped)
+            .map(([reason, n]) => `${reason} ${n}`)
+            .join(', '),
+        ]);
+        if (!json && sources.some(({ without_host }) => without_host > 0)) {
+          printText(
+            io.stderr,
+            `Events without a host count in the project total only. ${NAME_THE_HOST} ` +
+              "If the log names the host, register it with 'wafstat host add', or raise --hosts-max.",
+          );
+        }
+        return status;
+      }),
+  },
+);
 
 export const hostCommands = [addHost, listHosts, renameHost, deleteHost];
 export const sourceCommands = [listSources];

@@ -20,10 +20,6 @@ import { withAuditTrail, withStore } from './installation.ts';
 import { flag, JSON_OUTPUT, option, timestamp } from './options.ts';
 
 export const verifyCommand = command({
-  name: 'verify',
-  description:
-    'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
-    'exits with status 1 if there are problems',
   options: { data: DIRECTORY, json: JSON_OUTPUT },
   async run({ json, ...given }, _operands, io) {
     const data = requireDirectory(given.data, io);
@@ -35,10 +31,6 @@ export const verifyCommand = command({
 });
 
 export const repairCommand = command({
-  name: 'repair',
-  description:
-    'repair the data directory: recompute damaged counters, restore damaged users and keys, rebuild references, ' +
-    'and list what is lost; back up the data directory first',
   options: {
     data: DIRECTORY,
     acceptStatistics: option(
@@ -111,8 +103,6 @@ function mergeRepairs(
 }
 
 export const horizonCommand = command({
-  name: 'horizon',
-  description: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
   examples: ['wafstat horizon --data ./data --set 2026-01-01T00:00:00Z'],
   options: {
     ...LOCATION_OPTIONS,

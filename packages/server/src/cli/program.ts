@@ -1,7 +1,16 @@
 /** The command line: every command by name, in one list. */
 import { debuglog } from 'node:util';
 import { Command as Commander, CommanderError, Option as CommanderOption, Help } from 'commander';
-import { type Command, hasColors, type Io, styled, userMessage, VERSION, warn } from './command.ts';
+import {
+  type Command,
+  hasColors,
+  type Io,
+  type Subcommand,
+  styled,
+  userMessage,
+  VERSION,
+  warn,
+} from './command.ts';
 import {
   type Option,
   type Options,
@@ -12,62 +21,100 @@ import {
   type Values,
 } from './options.ts';
 
-type Load = () => Promise<readonly Command[]>;
-
-/** In the order of the help text. Modules are loaded on demand, because loading one takes longer than most commands run. */
-const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
+/** Descriptions by name with operands, in the order of the help text. Commands with `<command>` have subcommands. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'Server commands:': {
-    init: async () => [(await import('./init.ts')).initCommand],
-    serve: async () => [(await import('./serve.ts')).serveCommand],
-    demo: async () => [(await import('./demo.ts')).demoCommand],
+    init: 'create a data directory, or an installation in PostgreSQL; adds a first domain, project and user',
+    serve:
+      'run the server; creates the data directory, or the installation in PostgreSQL, if it does not exist',
+    demo: 'run a server with sample data: 30 days of generated traffic for six hosts; new events keep arriving',
   },
   'Log commands:': {
-    ingest: async () => [(await import('./ingest.ts')).ingestCommand],
-    follow: async () => [(await import('./follow.ts')).followCommand],
-    explain: async () => [(await import('./explain.ts')).explainCommand],
-    categories: async () => [(await import('./categories.ts')).categoriesCommand],
+    'ingest <file...>':
+      "count the lines of log files, also compressed ones, of directories, and of standard input ('-'); skips lines that were read before",
+    'follow <file...>':
+      'count the lines of log files as they are written; continues across log rotation and restarts',
+    'explain [file]':
+      'show how log lines are counted, and why; reads a file or standard input; stores nothing',
+    categories: 'print the table that maps rules to attack categories',
   },
   'Query commands (client of a running service):': {
-    timeline: async () => [(await import('./client/query.ts')).timelineCommand],
-    types: async () => [(await import('./client/query.ts')).typesCommand],
-    peak: async () => [(await import('./client/query.ts')).peakCommand],
-    top: async () => [(await import('./client/top.ts')).topCommand],
-    hosts: async () => [(await import('./client/lists.ts')).hostsCommand],
-    sources: async () => [(await import('./client/lists.ts')).sourcesCommand],
-    configure: async () => [(await import('./client/configure.ts')).configureCommand],
+    timeline: 'show requests and attacks over time; the time of an interval is its end',
+    types: 'show attacks by category',
+    peak: 'show the number of requests in the busiest second, and the minute in which it was',
+    'top <sources|urls|rules|countries>':
+      'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
+    hosts:
+      "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
+    sources:
+      "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
+    configure:
+      'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   },
   'Administration commands:': {
-    host: async () => (await import('./inventory.ts')).hostCommands,
-    source: async () => (await import('./inventory.ts')).sourceCommands,
-    domain: async () => (await import('./identity.ts')).domainCommands,
-    project: async () => (await import('./identity.ts')).projectCommands,
-    user: async () => (await import('./identity.ts')).userCommands,
-    key: async () => (await import('./identity.ts')).keyCommands,
-    audit: async () => [(await import('./audit.ts')).auditCommand],
+    'host <command>': 'manage the protected hosts of a project',
+    'source <command>': 'show the log sources of a project',
+    'domain <command>': 'manage domains: tenants with their own projects and users',
+    'project <command>': 'manage projects: each has its own hosts, log sources and statistics',
+    'user <command>': 'manage users and their roles',
+    'key <command>': 'manage access keys, which sign API requests',
+    audit: 'print the audit trail: who changed what, when, and from where',
   },
   'Maintenance commands:': {
-    verify: async () => [(await import('./maintenance.ts')).verifyCommand],
-    repair: async () => [(await import('./maintenance.ts')).repairCommand],
-    backup: async () => [(await import('./backup.ts')).backupCommand],
-    compact: async () => [(await import('./backup.ts')).compactCommand],
-    horizon: async () => [(await import('./maintenance.ts')).horizonCommand],
-    migrate: async () => [(await import('./stores.ts')).migrateCommand],
-    copy: async () => [(await import('./stores.ts')).copyCommand],
-    'copy-identity': async () => [(await import('./stores.ts')).copyIdentityCommand],
+    verify:
+      'check the data directory: checksums, counters, references between tables; works while the server runs; exits with status 1 if there are problems',
+    repair:
+      'repair the data directory: recompute damaged counters, restore damaged users and keys, rebuild references, and list what is lost; back up the data directory first',
+    backup:
+      'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
+    compact:
+      'return free space in the statistics file to the file system; stop the server and all other commands first',
+    horizon: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
+    migrate: 'create the tables in PostgreSQL; can be repeated',
+    copy: 'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; verifies the copy; stop ingest and all services on both stores first',
+    'copy-identity':
+      'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; verifies the copy; stop the service first',
   },
   'Other commands:': {
-    completion: async () => [(await import('./completion.ts')).completionCommand(createProgram)],
+    'completion <shell> [words...]':
+      'print a script that completes commands and options in bash, zsh or fish',
   },
 };
 
-/** Descriptions of commands with subcommands. */
-const DESCRIPTIONS: Readonly<Record<string, string>> = {
-  host: 'manage the protected hosts of a project',
-  source: 'show the log sources of a project',
-  domain: 'manage domains: tenants with their own projects and users',
-  project: 'manage projects: each has its own hosts, log sources and statistics',
-  user: 'manage users and their roles',
-  key: 'manage access keys, which sign API requests',
+type Load = () => Promise<Command | readonly Subcommand[]>;
+
+/** Modules are loaded on demand, because loading one takes longer than most commands run. */
+const LOADERS: Readonly<Record<string, Load>> = {
+  init: async () => (await import('./init.ts')).initCommand,
+  serve: async () => (await import('./serve.ts')).serveCommand,
+  demo: async () => (await import('./demo.ts')).demoCommand,
+  ingest: async () => (await import('./ingest.ts')).ingestCommand,
+  follow: async () => (await import('./follow.ts')).followCommand,
+  explain: async () => (await import('./explain.ts')).explainCommand,
+  categories: async () => (await import('./categories.ts')).categoriesCommand,
+  timeline: async () => (await import('./client/query.ts')).timelineCommand,
+  types: async () => (await import('./client/query.ts')).typesCommand,
+  peak: async () => (await import('./client/query.ts')).peakCommand,
+  top: async () => (await import('./client/top.ts')).topCommand,
+  hosts: async () => (await import('./client/lists.ts')).hostsCommand,
+  sources: async () => (await import('./client/lists.ts')).sourcesCommand,
+  configure: async () => (await import('./client/configure.ts')).configureCommand,
+  host: async () => (await import('./inventory.ts')).hostCommands,
+  source: async () => (await import('./inventory.ts')).sourceCommands,
+  domain: async () => (await import('./identity.ts')).domainCommands,
+  project: async () => (await import('./identity.ts')).projectCommands,
+  user: async () => (await import('./identity.ts')).userCommands,
+  key: async () => (await import('./identity.ts')).keyCommands,
+  audit: async () => (await import('./audit.ts')).auditCommand,
+  verify: async () => (await import('./maintenance.ts')).verifyCommand,
+  repair: async () => (await import('./maintenance.ts')).repairCommand,
+  backup: async () => (await import('./backup.ts')).backupCommand,
+  compact: async () => (await import('./backup.ts')).compactCommand,
+  horizon: async () => (await import('./maintenance.ts')).horizonCommand,
+  migrate: async () => (await import('./stores.ts')).migrateCommand,
+  copy: async () => (await import('./stores.ts')).copyCommand,
+  'copy-identity': async () => (await import('./stores.ts')).copyIdentityCommand,
+  completion: async () => (await import('./completion.ts')).completionCommand(createProgram),
 };
 
 const HELP = 'print the help of a command';
@@ -76,9 +123,14 @@ const HELP = 'print the help of a command';
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
   try {
-    const program = await createProgram(argv[0], io, (result) => {
-      status = result;
-    });
+    const called = argv[0] === 'help' ? argv[1] : argv[0];
+    const program = await createProgram(
+      (name) => name === called,
+      io,
+      (result) => {
+        status = result;
+      },
+    );
     await program.parseAsync([...argv], { from: 'user' });
     return status;
   } catch (error) {
@@ -86,9 +138,9 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
   }
 }
 
-/** The command line with the command that is called, or with all of them for help and documentation. */
+/** The command line. Commands that are not needed have no options and subcommands. */
 export async function createProgram(
-  called: string | undefined,
+  isNeeded: (name: string) => boolean,
   io: Io,
   finish: (status: number) => void,
 ): Promise<Commander> {
@@ -117,27 +169,27 @@ export async function createProgram(
       minWidthToWrap: DESCRIPTION_COLUMNS_MIN,
     })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
-  for (const [heading, group] of Object.entries(COMMANDS)) {
+  for (const [heading, commands] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
-    for (const command of await load(group, called)) addCommand(program, command, io, finish);
+    for (const [name, description] of Object.entries(commands)) {
+      const [word = ''] = name.split(' ', 1);
+      const isParent = name.endsWith('<command>');
+      const added = describe(program.command(isParent ? word : name), description);
+      added.showHelpAfterError(helpHint(`wafstat ${word}`));
+      if (isParent) added.usage('<command>').helpCommand('help [command]', HELP);
+      if (!isNeeded(word)) continue;
+      for (const loaded of [(await LOADERS[word]?.()) ?? []].flat()) {
+        if (!('name' in loaded)) addCommand(added, loaded, io, finish);
+        else addCommand(describe(added.command(loaded.name), loaded.description), loaded, io, finish);
+      }
+    }
   }
   program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
   return program;
 }
 
-/** The command that is called; all of them for help and for unknown commands; none for the version. */
-async function load(group: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
-  if (['-V', '--version'].includes(called)) return [];
-  const isCommand = Object.values(COMMANDS).some((names) => Object.hasOwn(names, called));
-  const needed = Object.entries(group).filter(([name]) => !isCommand || name === called);
-  return (await Promise.all(needed.map(([, loadCommands]) => loadCommands()))).flat();
-}
-
-function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {
-  const words = command.name.split(' ');
-  const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '') : program;
-  const sub = describe(parent.command(words.join(' ')), command.description);
-  const path = ['wafstat', ...(parent === program ? [] : [parent.name()]), sub.name()].join(' ');
+function addCommand(sub: Commander, command: Command, io: Io, finish: (status: number) => void): void {
+  const path = [sub.parent?.parent?.name(), sub.parent?.name(), sub.name()].filter(Boolean).join(' ');
   sub.showHelpAfterError(helpHint(path));
   const operands = requiredOperands(sub);
   const attributes = new Map<string, string>();
@@ -224,14 +276,6 @@ function declare({ flags, description, env, default: fallback, required, group }
   const notes = [required ? '[required]' : '', fallback && `[default: ${fallback}]`, env && `[env: ${env}]`];
   const declared = new CommanderOption(flags, [description, ...notes].filter(Boolean).join(' '));
   return group === undefined ? declared : declared.helpGroup(group);
-}
-
-function parentOf(program: Commander, name: string): Commander {
-  const known = program.commands.find((candidate) => candidate.name() === name);
-  if (known) return known;
-  const parent = describe(program.command(name).usage('<command>'), DESCRIPTIONS[name] ?? '');
-  parent.showHelpAfterError(helpHint(`wafstat ${name}`));
-  return parent.helpCommand('help [command]', HELP);
 }
 
 /** Prints where a defect is, with NODE_DEBUG=wafstat. */

@@ -75,9 +75,6 @@ interface Served {
 }
 
 export const serveCommand = command({
-  name: 'serve',
-  description:
-    'run the server; creates the data directory, or the installation in PostgreSQL, if it does not exist',
   examples: [
     'wafstat serve --data ./data',
     'WAFSTAT_STORE=postgres WAFSTAT_POSTGRES_URL=postgres://wafstat@127.0.0.1/wafstat wafstat serve',

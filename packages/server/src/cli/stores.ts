@@ -19,8 +19,6 @@ const URL_OPTIONS = { ...POSTGRES_OPTIONS, postgresUrl: required(POSTGRES_OPTION
 const STORE_IN_POSTGRES = { ...URL_OPTIONS, postgresMigrate: STORE_OPTIONS.postgresMigrate };
 
 export const migrateCommand = command({
-  name: 'migrate',
-  description: 'create the tables in PostgreSQL; can be repeated',
   examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
   options: {
     ...URL_OPTIONS,
@@ -49,10 +47,6 @@ export const migrateCommand = command({
 });
 
 export const copyCommand = command({
-  name: 'copy',
-  description:
-    'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; ' +
-    'verifies the copy; stop ingest and all services on both stores first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',
@@ -117,10 +111,6 @@ export const copyCommand = command({
 });
 
 export const copyIdentityCommand = command({
-  name: 'copy-identity',
-  description:
-    'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; ' +
-    'verifies the copy; stop the service first',
   examples: [
     'wafstat copy-identity --data ./data --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',

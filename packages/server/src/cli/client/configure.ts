@@ -17,9 +17,6 @@ import {
 import { type Connection, type Credentials, profilesPath, readProfiles, saveProfile } from './profiles.ts';
 
 export const configureCommand = command({
-  name: 'configure',
-  description:
-    'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   examples: ['wafstat configure', 'wafstat timeline --last 7d', 'wafstat configure --profile shop'],
   options: {
     ...CONNECTION_OPTIONS,

@@ -47,8 +47,6 @@ type QueryValues = Values<QueryOptions>;
 type QuerySource = Source<QueryOptions>;
 
 export const timelineCommand = command({
-  name: 'timeline',
-  description: 'show requests and attacks over time; the time of an interval is its end',
   examples: [
     'wafstat timeline --url https://waf.example.com --project shop --user reporter',
     'wafstat timeline --profile shop --from yesterday --timezone Europe/Berlin',
@@ -115,8 +113,6 @@ function pointRenderer<T>(
 }
 
 export const typesCommand = command({
-  name: 'types',
-  description: 'show attacks by category',
   examples: ['wafstat types --profile shop --last 30d --output csv > attacks.csv'],
   options: { ...QUERY_OPTIONS, output: PLOT_OUTPUT, ...CONNECTION_OPTIONS },
   check: queryProblems,
@@ -135,8 +131,6 @@ const typesRenderer: QueryRenderer<AttackTypes> = (range, zone) => {
 };
 
 export const peakCommand = command({
-  name: 'peak',
-  description: 'show the number of requests in the busiest second, and the minute in which it was',
   examples: ['wafstat peak --profile shop --last 30d', 'wafstat peak --host www.example.com --output json'],
   options: { ...QUERY_OPTIONS, output: LIST_OUTPUT, ...CONNECTION_OPTIONS },
   check: queryProblems,

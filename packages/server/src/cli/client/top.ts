@@ -39,8 +39,6 @@ function categories(value: string): AttackType[] {
 }
 
 export const topCommand = command({
-  name: `top <${Object.keys(LISTS).join('|')}>`,
-  description: 'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
