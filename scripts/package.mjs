@@ -21,7 +21,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { bundleTo } from './bundle.mjs';
-import { bashCompletion, fishCompletion, manPage, readCommands, zshCompletion } from './command-docs.mjs';
+import { manPage, readCommands } from './command-docs.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const server = join(root, 'packages/server');
@@ -57,12 +57,15 @@ const stage = mkdtempSync(join(tmpdir(), 'wafstat-package-'));
 try {
   mkdirSync(out, { recursive: true });
   const { packages } = readJson(join(root, 'package-lock.json'));
-  const commands = await readCommands();
+  const completion = (shell) =>
+    execFileSync(process.execPath, [join(server, 'bin/wafstat.js'), 'completion', shell], {
+      encoding: 'utf8',
+    });
   const documents = {
-    'man/wafstat.1': manPage(commands, version, date),
-    'completions/wafstat.bash': bashCompletion(commands),
-    'completions/_wafstat': zshCompletion(commands),
-    'completions/wafstat.fish': fishCompletion(commands),
+    'man/wafstat.1': manPage(await readCommands(), version, date),
+    'completions/wafstat.bash': completion('bash'),
+    'completions/_wafstat': completion('zsh'),
+    'completions/wafstat.fish': completion('fish'),
   };
   const isWanted = (kind) => options.only === undefined || options.only === kind;
   const built = [];

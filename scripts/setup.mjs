@@ -1,9 +1,10 @@
 // Makes a checkout ready to run: installs dependencies, builds the packages and the console. Skips finished steps.
 // `--clean` builds everything again: without it, what was compiled from a deleted source stays in dist.
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** What is compiled, with the incremental state of the compiler. */
@@ -41,21 +42,43 @@ function isConsoleBuilt() {
   return statSync(built).mtimeMs >= Math.max(...newest);
 }
 
-/** Prints the step to standard error: standard output belongs to the program that runs next. */
-function run(step, command, ...args) {
-  console.error(`${step} ...`);
-  execFileSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
+/**
+ * Prints the step and, on a terminal, for how long it has been running. To standard error: standard output belongs to the
+ * program that runs next.
+ */
+async function run(step, command, ...args) {
+  const { isTTY } = process.stderr;
+  const startedAt = Date.now();
+  const show = () => process.stderr.write(`\r${step} ... ${Math.round((Date.now() - startedAt) / 1_000)} s`);
+  if (isTTY) show();
+  else console.error(`${step} ...`);
+  const timer = isTTY ? setInterval(show, 1_000) : undefined;
+  // An error has the output, too.
+  const ended = await promisify(execFile)(command, args, { cwd: root }).catch((error) => error);
+  clearInterval(timer);
+  const isFailure = ended instanceof Error;
+  process.stderr.write(`${isTTY ? '\n' : ''}${isFailure ? ended.stdout : ''}${ended.stderr}`);
+  if (isFailure) throw new Error(ended.message.split('\n', 1)[0]);
 }
 
 try {
-  if (!isInstalled())
-    run('Installing dependencies', 'npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error');
+  if (!isInstalled()) {
+    console.error('Setting up wafstat. This takes about a minute the first time.');
+    await run('Installing dependencies', 'npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error');
+  }
   if (process.argv.includes('--clean'))
     for (const directory of [...COMPILED, ...CHECKED]) rmSync(directory, { recursive: true, force: true });
-  run('Compiling', 'node_modules/.bin/tsc', '-b');
-  if (!isBundled()) run('Bundling', process.execPath, 'scripts/bundle.mjs');
+  await run('Compiling', 'node_modules/.bin/tsc', '-b');
+  if (!isBundled()) await run('Bundling', process.execPath, 'scripts/bundle.mjs');
   if (!isConsoleBuilt())
-    run('Building the console', 'node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
+    await run(
+      'Building the console',
+      'node_modules/.bin/vite',
+      'build',
+      'packages/console',
+      '--logLevel',
+      'warn',
+    );
 } catch (error) {
   console.error(`setup failed: ${error.message}`);
   process.exit(1);

@@ -294,7 +294,10 @@ describe('help', () => {
 describe('serve', () => {
   test('the first start creates the data directory, prints the password once, and where the console is', async () => {
     const first = await sandbox.serve();
-    const password = /^password (\S+)/m.exec(first.process.stdout)?.[1] ?? '';
+    // The last line, so that nothing hides it.
+    const [, password = ''] = /^password (\S+)/.exec(await first.process.line('password ')) ?? [];
+    const printed = wholeLines(first.process.stdout).map((line) => line.split(' ')[0]);
+    expect(printed).toEqual(['wafstat', 'console:', 'domain', 'project', 'user', 'password']);
     const project_id = /^project .*\b([0-9a-f]{32})\b/m.exec(first.process.stdout)?.[1] ?? '';
     const account = { user: 'admin', domain: 'default', password, project_id };
     await login(first.address, account);

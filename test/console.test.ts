@@ -706,7 +706,9 @@ describeService('states', (service) => {
       .poll(() => page.locator('.figure.attacks .change').innerText())
       .toBe('None in the previous hour');
     const options = ['--data', sandbox.data, '--project', installation.project_id];
-    expect(await sandbox.run(['host', 'delete', 'a.example', ...options])).toMatchObject({ status: 0 });
+    expect(await sandbox.run(['host', 'delete', 'a.example', '--yes', ...options])).toMatchObject({
+      status: 0,
+    });
     await page.reload();
     await expect.poll(shown).toEqual([
       ['No host', '4', '80.0%'],

@@ -224,7 +224,7 @@ describe('a token', () => {
     await admin('user', 'grant', 'mortal', '--project', 'default');
     await admin('user', 'password', 'mortal');
     expect(await message(caller)).toBe(superseded);
-    await admin('user', 'delete', 'mortal');
+    await admin('user', 'delete', 'mortal', '--yes');
     expect(await message(caller)).toBe('the user of the token in X-Auth-Token has been deleted');
   });
 

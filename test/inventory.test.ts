@@ -47,7 +47,7 @@ describe('the list of hosts', () => {
     await ingest([{ time: T, host: 'a.example' }]);
     const [before] = (await api.getJson<HostList>('waf/instance')).items;
     const remove = (host: string) =>
-      sandbox.run(['host', 'delete', host, '--project', api.project, '--data', sandbox.data]);
+      sandbox.run(['host', 'delete', host, '--yes', '--project', api.project, '--data', sandbox.data]);
     expect(await remove('a.example')).toMatchObject({ status: 0, stdout: '' });
     expect(await remove('a.example')).toMatchObject({
       status: 1,
@@ -66,7 +66,7 @@ describe('the list of hosts', () => {
     const [host] = (await api.getJson<HostList>('waf/instance')).items;
     await ingest([{ time: T, host: host?.id }]);
     const remove = (given = '') =>
-      sandbox.run(['host', 'delete', given, '--project', api.project, '--data', sandbox.data]);
+      sandbox.run(['host', 'delete', given, '--yes', '--project', api.project, '--data', sandbox.data]);
     expect(await remove(host?.id)).toMatchObject({
       status: 1,
       stderr: expect.stringContaining('is the ID of one host and the name of another'),

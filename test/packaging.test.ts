@@ -237,9 +237,7 @@ async function cleanDebian(): Promise<string> {
   return archive;
 }
 
-describe('manual page and completions', () => {
-  const completions = join(installed, 'completions');
-
+describe('manual page', () => {
   test.runIf(has('man'))('the manual page is readable and has every command', async () => {
     const page = await run('man', ['--warnings', '--local-file', join(installed, 'man/wafstat.1')], {
       MANWIDTH: '200',
@@ -252,63 +250,6 @@ describe('manual page and completions', () => {
     ])
       expect(page).toContain(text);
   });
-
-  const complete: readonly (readonly [line: string, completions: string[]])[] = [
-    ['wafstat ser', ['serve']],
-    ['wafstat host ', ['add', 'delete', 'list']],
-    ['wafstat serve --store ', ['lmdb', 'postgres']],
-    ['wafstat user add --pass', ['--password-stdin']],
-    ['wafstat ingest prefix/bi', ['prefix/bin']],
-  ];
-
-  test('bash completes commands, options, values and files', async () => {
-    for (const [line, expected] of complete) {
-      const words = line.split(' ').map((word) => `'${word}'`);
-      const script = `source ${completions}/wafstat.bash; COMP_WORDS=(${words.join(' ')}); COMP_CWORD=${words.length - 1}
-        _wafstat; printf '%s\\n' "\${COMPREPLY[@]}"`;
-      expect({ line, found: (await run('bash', ['-c', script])).trim().split('\n').toSorted() }).toEqual({
-        line,
-        found: expected,
-      });
-    }
-  });
-
-  test.runIf(has('fish'))('fish completes commands, options, values and files', async () => {
-    for (const [line, expected] of complete) {
-      const script = `source ${completions}/wafstat.fish; complete --do-complete '${line}'`;
-      const printed = await run('fish', ['--no-config', '-c', script], { HOME: sandbox.directory });
-      const found = printed
-        .trim()
-        .split('\n')
-        .map((each) => each.split('\t')[0]?.replace(/\/$/, '') ?? '');
-      expect({ line, found: found.toSorted() }).toEqual({ line, found: expected });
-    }
-  });
-
-  test.runIf(has('zsh'))('zsh completes commands, options, values and files', async () => {
-    for (const [line, expected] of [
-      ['wafstat ser', 'wafstat serve '],
-      ['wafstat host a', 'wafstat host add '],
-      ['wafstat serve --store p', 'wafstat serve --store postgres '],
-      ['wafstat user add --pass', 'wafstat user add --password-stdin '],
-      ['wafstat ingest prefix/bi', 'wafstat ingest prefix/bin/'],
-    ])
-      expect(await completeInZsh(line ?? '')).toBe(expected);
-  });
-
-  /** Completion works in an interactive shell only, which needs a terminal: completes the line when the editor starts. */
-  async function completeInZsh(line: string): Promise<string | undefined> {
-    const completed = sandbox.path('completed');
-    const setup = sandbox.write(
-      'setup.zsh',
-      `PS1=; fpath=(${completions} $fpath); autoload -Uz compinit; compinit -u -d ${sandbox.path('zcompdump')}
-       complete_line() { BUFFER='${line}'; CURSOR=$#BUFFER; zle complete-word; print -rn -- $BUFFER > ${completed}; exit }
-       zle -N zle-line-init complete_line`,
-    );
-    const script = `zmodload zsh/zpty; zpty z zsh -f -i; zpty -w z 'source ${setup}'; while zpty -r z text; do :; done`;
-    await run('zsh', ['-f', '-c', script], { TERM: 'dumb' });
-    return readFileSync(completed, 'utf8');
-  }
 });
 
 describe.runIf(has('systemd-notify'))('systemd', () => {

@@ -53,8 +53,12 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       };
       // On an empty database, at the same time.
       servers = (await Promise.all([serve(), serve()])) as [Server, Server];
-      const printed = servers.map(({ process }) => /^password (\S+)/m.exec(process.stdout)?.[1]);
-      const [password, ...others] = printed.filter((each) => each !== undefined);
+      const passwords = () =>
+        servers.flatMap(({ process }) => /^password (\S+)/m.exec(process.stdout)?.[1] ?? []);
+      const [password, ...others] = await eventually(
+        () => (passwords().length > 0 ? passwords() : undefined),
+        'the password',
+      );
       expect([password?.length, others]).toEqual([24, []]);
       const [project] = await runJson<{ id: string; domain_id: string }[]>('project', 'list');
       const [user] = await runJson<{ id: string }[]>('user', 'list');
@@ -127,8 +131,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect((await run(['user', 'password', 'alice'])).stdout).toMatch(/^password \S{24} /);
       const key = await runJson<{ access: string }>('key', 'add', '--user', 'alice');
       expect(await runJson('key', 'list', '--user', 'alice')).toMatchObject([{ access: key.access }]);
-      for (const verb of ['disable', 'enable', 'delete'])
-        expect((await run(['key', verb, key.access])).status).toBe(0);
+      for (const verb of [['disable'], ['enable'], ['delete', '--yes']])
+        expect((await run(['key', ...verb, key.access])).status).toBe(0);
       await runJson('host', 'add', 'a.example', '--project', 'shop');
       expect(await runJson('host', 'list', '--project', 'shop')).toMatchObject([{ hostname: 'a.example' }]);
       const log = sandbox.write('shop.ndjson', ndjson(events(30)));
@@ -183,9 +187,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         /the schema wafstat of \S+ already has a wafstat installation/,
       );
       for (const args of [
-        ['user', 'delete', 'alice'],
-        ['project', 'delete', 'shop'],
-        ['domain', 'delete', 'acme'],
+        ['user', 'delete', 'alice', '--yes'],
+        ['project', 'delete', 'shop', '--yes'],
+        ['domain', 'delete', 'acme', '--yes'],
       ])
         expect((await run(args)).status).toBe(0);
       expect(readdirSync(sandbox.directory)).toEqual(['shop.ndjson']);
@@ -238,7 +242,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         changed.headers['set-cookie']?.find((each) => each.includes('session'))?.split(';', 1)[0] ?? '';
       expect((await whoAmI(one, next)).status).toBe(200);
       for (const server of servers) expect((await whoAmI(server, session)).status).toBe(401);
-      await run(['user', 'delete', 'bob']);
+      await run(['user', 'delete', 'bob', '--yes']);
       for (const server of servers) expect((await whoAmI(server, next)).status).toBe(401);
     });
 
@@ -397,7 +401,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const rows = () => postgres.sql(`SELECT count(*) FROM wafstat.top_lists WHERE project = '${id}'`);
       // One row for the project, one for the host.
       expect(rows()).toBe('2');
-      expect((await run(['project', 'delete', 'tops'])).status).toBe(0);
+      expect((await run(['project', 'delete', 'tops', '--yes'])).status).toBe(0);
       expect(rows()).toBe('0');
     });
 

@@ -71,6 +71,7 @@ test('all threads of a worker share one heap of malloc', async () => {
 
 test('the first start creates one installation', async () => {
   const { process } = await serveTwo();
+  await process.line('password ');
   expect(process.stdout.match(/^password /gm)).toHaveLength(1);
 });
 

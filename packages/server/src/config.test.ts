@@ -4,7 +4,7 @@ import { flagOf, readOptions, sourceOf, UsageError } from './cli/options.ts';
 import { SERVICE_OPTIONS, serviceConflicts } from './config.ts';
 import { isLoopback } from './loopback.ts';
 
-const OPTIONS = { ...SERVICE_OPTIONS, data: { ...SERVICE_OPTIONS.data, required: true as const } };
+const OPTIONS = SERVICE_OPTIONS;
 type Given = Partial<Record<keyof typeof OPTIONS, string>>;
 
 function problems(given: Given, env: Record<string, string> = {}): readonly string[] {
@@ -30,11 +30,11 @@ describe('service options', () => {
   test('are all reported at once if they are invalid, each by its option or variable', () => {
     const env = { WAFSTAT_RETENTION: 'forever' };
     expect(problems({ listen: 'nowhere', workers: '0', publicUrl: 'ftp://x' }, env)).toEqual([
-      '--data (or WAFSTAT_DATA) is required',
       "--workers is '0', but must be a whole number from 1 to 256",
       "--listen is 'nowhere', but must be a port on loopback, like 8080, or HOST:PORT, like 10.0.0.5:8080 or [::1]:8080",
       "--public-url is 'ftp://x', but must be a URL like https://waf.example.com",
       "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 36525d",
+      '--data (or WAFSTAT_DATA) is required',
     ]);
   });
 

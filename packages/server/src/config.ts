@@ -109,6 +109,11 @@ export const SERVER_OPTIONS = {
     oneOf('error', 'warn', 'info', 'debug'),
     { default: 'info' },
   ),
+  logFormat: setting(
+    '--log-format <pretty|json>',
+    'pretty: lines for people, none for each request; json: one object per line [default: pretty on a terminal, otherwise json]',
+    oneOf('pretty', 'json'),
+  ),
   drainDelay: setting(
     '--drain-delay <seconds>',
     'on SIGTERM, respond 503 to /readyz for this long before closing the listener; set it to the health-check interval of the load balancer',
@@ -249,6 +254,8 @@ export const DATA = setting(
   'data directory; without it, users and projects are in PostgreSQL',
   text,
 );
+/** Options of commands that work on an installation: its users, projects and statistics. */
+export const LOCATION_OPTIONS = { data: DATA, ...STORE_OPTIONS };
 /** The option of commands that work on the files of a data directory. */
 export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 
@@ -265,16 +272,19 @@ export const SERVICE_OPTIONS = {
   ...STORE_OPTIONS,
 };
 
+/** The names that `init` and the first `serve` or `demo` use, and that queries suggest. */
+export const DEFAULT_NAMES = { domain: 'default', project: 'default', user: 'admin' };
+
 export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 
 /** Service options that contradict each other, among those that a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
-  source: (name: 'postgresUrl') => 'cli' | 'env' | undefined,
+  source: (name: 'data' | 'postgresUrl') => 'cli' | 'env' | undefined,
 ): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen } = values;
-  const problems: string[] = [];
-  problems.push(...postgresConflicts(values, source('postgresUrl')));
+  const problems = postgresConflicts(values, source('postgresUrl'));
+  if (values.store === 'lmdb' && source('data') === undefined) problems.push(DATA_REQUIRED);
   if (values.metricsHosts && values.metricsListen === undefined)
     problems.push('--metrics-hosts requires --metrics-listen');
   problems.push(...samePorts(values));

@@ -1,15 +1,13 @@
 import { type AuditRecord, allRecords, matches } from '../audit/audit-trail.ts';
-import { DATA, STORE_OPTIONS } from '../config.ts';
-import { command, printLine, printList } from './command.ts';
-import { locationProblems, withAuditTrail } from './installation.ts';
+import { LOCATION_OPTIONS } from '../config.ts';
+import { command, printList, warn } from './command.ts';
+import { withAuditTrail } from './installation.ts';
 import { JSON_OUTPUT, option, text, timestamp } from './options.ts';
 
 export const auditCommand = command({
-  name: 'audit',
-  description: 'print the audit trail: who changed what, when, and from where',
   examples: ['wafstat audit --data ./data --since 2026-07-01T00:00:00Z --action user'],
   options: {
-    data: DATA,
+    ...LOCATION_OPTIONS,
     since: option(
       '--since <time>',
       'only entries from this time on, for example 2026-07-01T12:00:00+08:00',
@@ -26,16 +24,13 @@ export const auditCommand = command({
       text,
     ),
     json: JSON_OUTPUT,
-    ...STORE_OPTIONS,
   },
-  check: locationProblems,
   async run({ since, user, action, json, ...location }, _operands, io) {
     const all = await withAuditTrail(location, io, allRecords);
     const whole = all.filter((record) => record !== 'damaged');
     const records = whole.filter((record) => matches(record, { from: since, user, action }));
     const damaged = all.length - whole.length;
-    if (damaged > 0)
-      printLine(io.stderr, `wafstat: ${damaged} damaged lines in the audit trail were skipped`);
+    if (damaged > 0) warn(io, `${damaged} damaged lines in the audit trail were skipped`);
     return printList(io, json, records, (record) => [
       record.time,
       record.outcome,
@@ -48,7 +43,7 @@ export const auditCommand = command({
   },
 });
 
-function objectOf({ object: { type, id, name } }: AuditRecord): string {
+export function objectOf({ object: { type, id, name } }: AuditRecord): string {
   return [type, name ?? id ?? ''].filter(Boolean).join(' ');
 }
 

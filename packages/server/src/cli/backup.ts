@@ -23,7 +23,7 @@ import { commitSync, openLmdb, openReadOnly, processesWith } from '../lmdb/files
 import { lastTransaction } from '../lmdb/pages.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
-import { command, printLine, printResult, UserError } from './command.ts';
+import { command, printResult, UserError, warn } from './command.ts';
 import {
   fileExists,
   identityFile,
@@ -37,9 +37,6 @@ import { describeFinding, verifyDirectory } from './maintenance.ts';
 import { JSON_OUTPUT, option, required, text } from './options.ts';
 
 export const backupCommand = command({
-  name: 'backup',
-  description:
-    'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
     data: DIRECTORY,
@@ -84,10 +81,7 @@ export const backupCommand = command({
       const message = `backed up to ${target}: ${bytes} bytes, ${records} records verified`;
       printResult(io, json, { to: target, bytes, records }, message);
       if (!existsSync(masterKeyFile(data))) {
-        printLine(
-          io.stderr,
-          `wafstat: the backup does not contain the master key: keep ${MASTER_KEY_VARIABLE}, too`,
-        );
+        warn(io, `the backup does not contain the master key: keep ${MASTER_KEY_VARIABLE}, too`);
       }
       return 0;
     } finally {
@@ -97,9 +91,6 @@ export const backupCommand = command({
 });
 
 export const compactCommand = command({
-  name: 'compact',
-  description:
-    'return free space in the statistics file to the file system; stop the server and all other commands first',
   options: { data: DIRECTORY, json: JSON_OUTPUT },
   async run({ json, ...given }, _operands, io) {
     const data = requireDirectory(given.data, io);

@@ -2,12 +2,10 @@ import { SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import * as crs from '../ingest/categories/crs-table.ts';
 import * as vendors from '../ingest/categories/vendor-tables.ts';
-import { command, type Io, printLine } from './command.ts';
+import { command, type Io, printLine, printText } from './command.ts';
 import { JSON_OUTPUT } from './options.ts';
 
 export const categoriesCommand = command({
-  name: 'categories',
-  description: 'print the table that maps rules to attack categories',
   options: { categories: SERVER_OPTIONS.categories, json: JSON_OUTPUT },
   async run({ categories: overrides = new Map(), json }, _operands, io) {
     const rows = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));
@@ -124,25 +122,25 @@ function rowsOf(table: readonly vendors.NameRow[]): Rows {
 const CATEGORY_WIDTH = Math.max(...CATEGORIES.map(({ length }) => length));
 
 function printTable({ stdout }: Io, sections: typeof SECTIONS): void {
-  printLine(stdout, `Table of categories, version ${crs.TABLE_VERSION}`);
-  printLine(stdout, '');
-  printLine(
+  printText(stdout, `Table of categories, version ${crs.TABLE_VERSION}`);
+  printText(stdout, '');
+  printText(
     stdout,
     `The category of a rule comes from the first of these that applies: ${crs.EVIDENCE_ORDER.join('; ')}.`,
   );
   const words = Object.keys(crs.POINTS).filter((severity) => Number.isNaN(Number(severity)));
   const points = words.map((severity) => `${severity} ${crs.POINTS[severity]}`).join(', ');
-  printLine(
+  printText(
     stdout,
     `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${crs.POINTS_WITHOUT_SEVERITY}).`,
   );
-  printLine(stdout, 'If rules of several categories matched, these steps choose the category:');
-  for (const [i, step] of crs.STEPS.entries()) printLine(stdout, `  ${i + 1}. ${step}`);
+  printText(stdout, 'If rules of several categories matched, these steps choose the category:');
+  for (const [i, step] of crs.STEPS.entries()) printText(stdout, `  ${i + 1}. ${step}`);
   for (const [title, rows] of Object.entries(sections)) {
     if (rows.length === 0) continue;
-    printLine(stdout, '');
-    printLine(stdout, title);
+    printText(stdout, '');
+    printText(stdout, title);
     for (const [category, names] of rows)
-      printLine(stdout, `  ${category.padEnd(CATEGORY_WIDTH)}  ${names.join(', ')}`);
+      printText(stdout, `  ${category.padEnd(CATEGORY_WIDTH)}  ${names.join(', ')}`);
   }
 }

@@ -13,7 +13,7 @@ import { deriveKey, masterKeyFingerprint } from '../identity/secrets.ts';
 import { createTokens } from '../identity/tokens.ts';
 import { FreeSpace, tightenModes } from '../lmdb/files.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
-import { type Io, printLine, UserError, userMessage } from './command.ts';
+import { type Io, printText, UserError, userMessage, warn } from './command.ts';
 import {
   checkFile,
   checkNoStatistics,
@@ -56,10 +56,10 @@ const EXPIRES_SOON_MS = 14 * DAY_MS;
 /** Prints all problems, and resolves to the exit status. */
 export async function checkService(values: ServiceValues, source: ServiceSource, io: Io): Promise<number> {
   const { problems, notes } = await inspectService(values, source, io);
-  for (const problem of problems) printLine(io.stderr, `wafstat: ${problem}`);
-  for (const note of notes) printLine(io.stdout, `note: ${note}`);
+  for (const problem of problems) warn(io, problem, 'red');
+  for (const note of notes) printText(io.stdout, `note: ${note}`);
   if (problems.length > 0) return 1;
-  printLine(io.stdout, 'no problems found');
+  printText(io.stdout, 'no problems found');
   return 0;
 }
 

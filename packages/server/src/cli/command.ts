@@ -2,6 +2,8 @@
 import { createRequire } from 'node:module';
 import type { Readable, Writable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
+import { styleText } from 'node:util';
+import { Help } from 'commander';
 import type { LogStream } from '../log-stream.ts';
 import { printable } from '../printable.ts';
 import type { Environment, Given, Options, Source, Values } from './options.ts';
@@ -28,9 +30,6 @@ export interface Io {
 }
 
 interface Definition<O extends Options> {
-  /** The name with its operands, such as `host add <hostname>`. */
-  name: string;
-  description: string;
   /** Shown below the options in the help text. */
   examples?: readonly string[];
   options: O;
@@ -57,6 +56,20 @@ export type Command = Definition<Options>;
 
 export function command<O extends Options>(definition: Definition<O>): Command {
   return definition as unknown as Command;
+}
+
+export interface Subcommand extends Command {
+  /** With its operands, such as `add <hostname>`. */
+  name: string;
+  description: string;
+}
+
+export function subcommand<O extends Options>(
+  name: string,
+  description: string,
+  definition: Definition<O>,
+): Subcommand {
+  return { name, description, ...command(definition) };
 }
 
 /** An error that the user can fix; the message is one sentence. */
@@ -122,9 +135,40 @@ export function printLine(stream: Writable, line: string): void {
   stream.write(`${printable(line)}\n`);
 }
 
+/** By default, commander does not wrap to fewer than 40 columns. */
+const WRAPPER = Object.assign(new Help(), { minWidthToWrap: 0 });
+
+/** On a terminal, lines end between words. */
+export function wrapped(stream: Io['stderr'], text: string): string {
+  return stream.isTTY && stream.columns ? WRAPPER.boxWrap(text, stream.columns) : text;
+}
+
+/** Prints sentences after a prefix that may be colored. */
+export function printText(stream: Io['stderr'], text: string, prefix = ''): void {
+  stream.write(`${wrapped(stream, `${prefix}${printable(text)}`)}\n`);
+}
+
+/** Prints a warning or, in red, an error. */
+export function warn(io: Pick<Io, 'stderr' | 'env'>, message: string, style: Style = 'yellow'): void {
+  printText(io.stderr, message, `${styled('wafstat:', style, hasColors(io.stderr, io))} `);
+}
+
+/** See no-color.org. */
+export function hasColors(stream: { isTTY?: boolean }, { env }: Pick<Io, 'env'>): boolean {
+  return stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+}
+
+export type Style = 'bold' | 'cyan' | 'red' | 'yellow';
+
+/** `isColored`: see hasColors. Newer versions of Node.js would look at the standard output of the process instead. */
+export function styled(text: string, style: Style, isColored: boolean): string {
+  return isColored ? styleText(style, text, { validateStream: false }) : text;
+}
+
 /** Prints one JSON document, or the text. Returns the exit status. */
 export function printResult(io: Io, json: boolean | undefined, result: unknown, text: string): 0 {
-  printLine(io.stdout, json ? JSON.stringify(result) : text);
+  if (json) printLine(io.stdout, JSON.stringify(result));
+  else printText(io.stdout, text);
   return 0;
 }
 

@@ -55,7 +55,7 @@ test('the demo uses the next port if its default port is in use', async () => {
   // A server that listens on a port has an address of this form.
   const { port } = other.address() as AddressInfo;
   const stderr = new PassThrough();
-  const free = await freeAddress({ host: '127.0.0.1', port }, { stderr });
+  const free = await freeAddress({ host: '127.0.0.1', port }, { stderr, env: {} });
   expect(free.port).toBeGreaterThan(port);
   expect(String(stderr.read())).toBe(`wafstat: port ${port} is in use; using port ${free.port} instead\n`);
 });

@@ -1,18 +1,19 @@
 /** `demo`: a server with generated traffic. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
+import { DEFAULT_NAMES, DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import { generatePassword } from '../identity/secrets.ts';
 import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
-import { command, type Io, printLine, progressBar, UserError } from './command.ts';
+import { command, type Io, printLine, progressBar, UserError, warn } from './command.ts';
 import { fileExists, isInitialised, statisticsFile } from './data-directory.ts';
-import { DEFAULT_NAMES, initialise } from './init.ts';
+import { initialise } from './init.ts';
 import { type Installation, withInstallation } from './installation.ts';
 import { checkCanListen } from './listeners.ts';
 import { readOptions, required } from './options.ts';
 import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
 import { startServer, whenAborted } from './serve.ts';
+import { quoted } from './shown-options.ts';
 import { printListening } from './workers.ts';
 
 const SOURCE = { name: 'sample traffic', format: 'events' };
@@ -26,8 +27,6 @@ const PORTS_MAX = 20;
 const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTIONS;
 
 export const demoCommand = command({
-  name: 'demo',
-  description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source, given) {
@@ -53,11 +52,12 @@ export const demoCommand = command({
         { ...defaults, logLevel: 'warn', ...values },
         io,
       );
-      const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention };
+      const location = `--data ${quoted(data)}`;
+      const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention, location };
       const retention = retainFor(installation.store, kept, io.now, server.log);
       const welcome = await prepareWelcome(installation, project, server.address);
       if (!io.stop.aborted) {
-        printListening(io, server.address);
+        printListening(io, server.address, null);
         for (const line of welcome) printLine(io.stdout, line);
       }
       const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
@@ -93,13 +93,12 @@ export async function checkIsDemo(data: string, store: Store, project: string): 
 /** The first address that is free, from the given port on. */
 export async function freeAddress(
   { host, port }: ListenAddress,
-  io: Pick<Io, 'stderr'>,
+  io: Pick<Io, 'stderr' | 'env'>,
 ): Promise<ListenAddress> {
   for (let candidate = port; ; candidate++) {
     try {
       await checkCanListen('--listen', { host, port: candidate });
-      if (candidate !== port)
-        printLine(io.stderr, `wafstat: port ${port} is in use; using port ${candidate} instead`);
+      if (candidate !== port) warn(io, `port ${port} is in use; using port ${candidate} instead`);
       return { host, port: candidate };
     } catch (error) {
       if (!(error instanceof UserError) || candidate - port >= PORTS_MAX) throw error;

@@ -10,14 +10,12 @@ import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } fr
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { FlaggedRequests, NO_REQUESTS, type SourceRequests } from '../store/flagged-requests.ts';
-import { command, type Io, openStdin, printLine, readProblem, UserError } from './command.ts';
+import { command, type Io, openStdin, printLine, printText, readProblem, UserError } from './command.ts';
 import { addCount, attackCounts, summaryTable } from './ingest-summary.ts';
 import { JSON_OUTPUT } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
 export const explainCommand = command({
-  name: 'explain [file]',
-  description: 'show how log lines are counted, and why; reads a file or standard input; stores nothing',
   examples: [
     'wafstat explain /var/log/nginx/modsec_audit.log',
     `wafstat explain access.log --pattern '$host $remote_addr [$time_iso8601] "$request" $status'`,
@@ -172,7 +170,7 @@ function textPrinter({ stdout }: Io): Printer {
   }
 
   function printRepeats(): void {
-    if (repeats !== null) printLine(stdout, `${lineNumbers(null, repeats.lines)}: ${repeats.text}`);
+    if (repeats !== null) printText(stdout, `${lineNumbers(null, repeats.lines)}: ${repeats.text}`);
     repeats = null;
   }
 
@@ -194,8 +192,8 @@ function textPrinter({ stdout }: Io): Printer {
         return;
       }
       printRepeats();
-      printLine(stdout, `${lineNumbers(line, parsed.lines)}: ${first}`);
-      for (const detail of details) printLine(stdout, `  ${detail}`);
+      printText(stdout, `${lineNumbers(line, parsed.lines)}: ${first}`);
+      for (const detail of details) printText(stdout, `  ${detail}`);
     },
     end(lines) {
       printRepeats();
@@ -208,7 +206,7 @@ function textPrinter({ stdout }: Io): Printer {
       section('dropped', dropped);
       const old = dropped.get('too_old') ?? 0;
       if (old > 0)
-        printLine(
+        printText(
           stdout,
           `Records older than ${RETENTION_MS / DAY_MS} days, the default of --retention: ${old}. ` +
             'To count them, use a longer --retention for ingest and for the server.',

@@ -9,7 +9,7 @@ import { LinesInFuture } from '../ingest/pipeline.ts';
 import { rotatedFiles } from '../ingest/rotated-files.ts';
 import { FILE_REPLACED } from '../lmdb/commit.ts';
 import { type Store, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, printLine, readProblem, UserError } from './command.ts';
+import { command, type Io, printText, readProblem, UserError, warn } from './command.ts';
 import { hostWarnings, IngestSummary, idWarning } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import {
@@ -37,8 +37,6 @@ const MATCHES_MAX = 500;
 const GONE_MS = 120_000;
 
 export const followCommand = command({
-  name: 'follow <file...>',
-  description: 'count the lines of log files as they are written; continues across log rotation and restarts',
   examples: [
     'wafstat follow --data ./data --project shop /var/log/nginx/access.log',
     "wafstat follow --data ./data --project shop '/var/log/nginx/*.log'",
@@ -58,21 +56,23 @@ export const followCommand = command({
         horizon: state?.horizon,
         freedBefore: state?.freedBefore,
       });
-      printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
-      const warnOfIds = idWarning((message) => printLine(io.stderr, `wafstat: ${message}`));
+      printText(io.stderr, `wafstat follows ${files.join(', ')}`);
+      const warnOfIds = idWarning((message) => warn(io, message));
       const looking = new Set<Looking>();
       const holdsErrorLog = files.length > 1 || files.some(isPatternOnly);
       const follow = async (path: string, isMatch = false) => {
-        const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
-        const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
+        const warnOfHosts = hostWarnings((message) => warn(io, `${path}: ${message}`));
         const counted = (outcome: Outcome) => {
           summary.addOutcome(path, outcome);
           warnOfHosts(outcome);
           warnOfIds(outcome);
         };
-        if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
+        if (!existsSync(path)) warn(io, `${path} does not exist yet: waiting for it`);
         const { now, stop } = io;
-        const options = { path, ingest, store, pipeline, now, stop, holdsErrorLog, counted, warn };
+        const options = {
+          ...{ path, ingest, store, pipeline, now, stop, holdsErrorLog, counted },
+          warn: (message: string) => warn(io, message),
+        };
         return followOne(new Follower(options), path, io, isMatch, looking);
       };
       const followers = files.map((file) =>
@@ -130,7 +130,7 @@ async function followMatches(
           : followed.size === 0
             ? `${pattern} matches no log yet: waiting for one`
             : '';
-      if (problem !== '' && problem !== warned) printLine(io.stderr, `wafstat: ${problem}`);
+      if (problem !== '' && problem !== warned) warn(io, problem);
       warned = problem;
     }
     // Not for the logs: a promise that lives as long as the process would keep what each race over it leaves behind.
@@ -189,7 +189,7 @@ async function followOne(
       else pauseMs = 0;
       if (problem !== null) {
         const missing = existsSync(path) ? null : `${path} does not exist: waiting for it`;
-        if (missing !== problem) printLine(io.stderr, `wafstat: ${missing ?? `${path}: reading continues`}`);
+        if (missing !== problem) warn(io, missing ?? `${path}: reading continues`);
         problem = missing;
       }
     } catch (error) {
@@ -197,7 +197,7 @@ async function followOne(
       const message = followProblem(error, path);
       // The message has the current time.
       const found = error instanceof LinesInFuture ? `lines in the future since ${error.time}` : message;
-      if (found !== problem) printLine(io.stderr, `wafstat: ${message}`);
+      if (found !== problem) warn(io, message);
       problem = found;
       pauseMs = RETRY_MS;
       // The lines that the store has not taken come before those of an error log.

@@ -11,7 +11,7 @@ import {
 import type { FileProgress } from '../ingest/file.ts';
 import { LOG_KINDS } from '../ingest/formats/format.ts';
 import { iso } from '../store/retention.ts';
-import { type Io, printLine } from './command.ts';
+import { type Io, printLine, printText } from './command.ts';
 
 /** How messages name it. */
 export const STANDARD_INPUT = 'standard input';
@@ -83,10 +83,10 @@ export class IngestSummary {
     const { stdout, stderr, now } = this.#io;
     for (const { file, line, reason, text } of this.#firstDrops) {
       const place = line === 0 ? file : `${file}, line ${line}`;
-      printLine(stderr, `${place}: ${DROP_REASONS[reason]}${text === '' ? '' : `: ${text}`}`);
+      printText(stderr, `${place}: ${DROP_REASONS[reason]}${text === '' ? '' : `: ${text}`}`);
     }
-    for (const place of this.#unfinished) printLine(stderr, `${place}: incomplete, left for the next run`);
-    if (this.#hasUnfinishedFile) printLine(stderr, IF_COMPLETE);
+    for (const place of this.#unfinished) printText(stderr, `${place}: incomplete, left for the next run`);
+    if (this.#hasUnfinishedFile) printText(stderr, IF_COMPLETE);
     const seconds = Math.max(now() - this.#startedAt, 1) / 1_000;
     const { row, section } = summaryTable(stdout);
     section('accepted', this.#formats, this.#accepted);
@@ -97,7 +97,7 @@ export class IngestSummary {
     if (this.#seen > 0) row('read before', this.#seen);
     // A follower does not know how many lines it has read.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
-    if (this.#idWarning !== null) printLine(stderr, this.#idWarning);
+    if (this.#idWarning !== null) printText(stderr, this.#idWarning);
     this.#printWrongTimes();
     this.#printWhyNothing();
   }
@@ -107,20 +107,20 @@ export class IngestSummary {
     const { stderr, now } = this.#io;
     const tooOld = this.#dropped.get('too_old') ?? 0;
     if (tooOld > 0)
-      printLine(stderr, `Records too old: ${tooOld}. ${tooOldAdvice(this.#limits, this.#oldTimes, now())}`);
+      printText(stderr, `Records too old: ${tooOld}. ${tooOldAdvice(this.#limits, this.#oldTimes, now())}`);
     const inFuture = this.#dropped.get('in_future') ?? 0;
-    if (inFuture > 0) printLine(stderr, `Records in the future: ${inFuture}. ${DROP_FIXES.in_future}`);
+    if (inFuture > 0) printText(stderr, `Records in the future: ${inFuture}. ${DROP_FIXES.in_future}`);
   }
 
   #printWhyNothing(): void {
     if (this.#accepted > 0) return;
     if ([...this.#dropped.keys()].some((reason) => !READ_CORRECTLY.includes(reason))) {
-      printLine(
+      printText(
         this.#io.stderr,
         "No line was counted. 'wafstat explain FILE' shows why; --pattern describes a custom log format.",
       );
     } else if (this.#dropped.size === 0 && this.#seen > 0) {
-      printLine(
+      printText(
         this.#io.stderr,
         'All lines were read before. Each line is read once per source, even if it was dropped: ' +
           'to read them with other options, use another --source.',
@@ -134,11 +134,11 @@ export class IngestSummary {
     row('without a host', this.#withoutHost);
     if (unnamed > 0) {
       row('  not named', unnamed);
-      printLine(this.#io.stderr, `${unnamed} ${NO_HOST}`);
+      printText(this.#io.stderr, `${unnamed} ${NO_HOST}`);
     }
     if (this.#unregisteredHost > 0) {
       row('  not registered', this.#unregisteredHost);
-      printLine(this.#io.stderr, `${this.#unregisteredHost} ${UNREGISTERED_HOST}`);
+      printText(this.#io.stderr, `${this.#unregisteredHost} ${UNREGISTERED_HOST}`);
     }
   }
 }

@@ -17,16 +17,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
 } from '../store/store.ts';
-import {
-  command,
-  type Io,
-  NO_BAR,
-  openStdin,
-  printLine,
-  progressBar,
-  readProblem,
-  UserError,
-} from './command.ts';
+import { command, type Io, NO_BAR, openStdin, progressBar, readProblem, UserError, warn } from './command.ts';
 import { IngestSummary, STANDARD_INPUT } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import {
@@ -61,9 +52,6 @@ const LOST =
   'the file was truncated or overwritten while it was read: lines that were not read before are lost, unless you ingest a copy';
 
 export const ingestCommand = command({
-  name: 'ingest <file...>',
-  description:
-    "count the lines of log files, also compressed ones, of directories, and of standard input ('-'); skips lines that were read before",
   examples: [
     'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
     'wafstat ingest --data ./data --project shop ./logs archive.log.zst',
@@ -75,7 +63,7 @@ export const ingestCommand = command({
     setFlagsFromString(OPTIMIZE_LATER);
     const { files, problems, skipped } = findInputs(operands);
     const errors = problems.map(({ path, code }) => new UserError(readProblem(path, code)));
-    for (const { path, what } of skipped) printLine(io.stderr, `wafstat: ${path} is skipped: it is ${what}`);
+    for (const { path, what } of skipped) warn(io, `${path} is skipped: it is ${what}`);
     if (files.length === 0) return printErrors(errors, io);
     const left = { bytes: files.reduce((sum, { bytes }) => sum + bytes, 0) };
     return withProject(values, io, async (store, project) => {
@@ -111,7 +99,7 @@ function parserThreads(): number {
 
 /** Returns the exit status. */
 function printErrors(errors: readonly UserError[], io: Io): 0 | 1 {
-  for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
+  for (const { message } of errors) warn(io, message, 'red');
   return errors.length > 0 ? 1 : 0;
 }
 
@@ -264,7 +252,7 @@ async function ingestOne(
         if (isTemporary && isRegular && retries < RETRIES_MAX) {
           place?.hold();
           bar.end();
-          if (error instanceof FileChanged && !hasChanged) printLine(io.stderr, `wafstat: ${name}: ${LOST}`);
+          if (error instanceof FileChanged && !hasChanged) warn(io, `${name}: ${LOST}`);
           hasChanged ||= error instanceof FileChanged;
           if (error instanceof FileChanged) reported = 0;
           await startAgain();
@@ -273,7 +261,7 @@ async function ingestOne(
         if (isOutage(error) && isRegular && !io.stop.aborted && !outage.isOver) {
           place?.hold();
           bar.end();
-          if (outage.begin()) printLine(io.stderr, `wafstat: ${(error as Error).message}; retrying`);
+          if (outage.begin()) warn(io, `${(error as Error).message}; retrying`);
           await pauseFor(RETRY_MS, io);
           await startAgain();
           continue;

@@ -1,18 +1,9 @@
-import { DATA, STORE_OPTIONS } from '../config.ts';
+import { DEFAULT_NAMES, LOCATION_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { generatePassword } from '../identity/secrets.ts';
 import { command, type Io, printLine, readStdin, UserError } from './command.ts';
-import {
-  createInstallation,
-  describePostgres,
-  hasInstallation,
-  type Location,
-  locationProblems,
-} from './installation.ts';
+import { createInstallation, describePostgres, hasInstallation, type Location } from './installation.ts';
 import { flag, JSON_OUTPUT, option, text } from './options.ts';
-
-/** The names that `init` and the first `serve` or `demo` use. */
-export const DEFAULT_NAMES = { domain: 'default', project: 'default', user: 'admin' };
 
 export const PASSWORD_STDIN = option(
   '--password-stdin',
@@ -21,16 +12,13 @@ export const PASSWORD_STDIN = option(
 );
 
 export const initCommand = command({
-  name: 'init',
-  description:
-    'create a data directory, or an installation in PostgreSQL; adds a first domain, project and user',
   examples: [
     'wafstat init --data ./data',
     'wafstat init --store postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',
   ],
   options: {
-    data: DATA,
+    ...LOCATION_OPTIONS,
     domain: option('--domain <name>', 'name of the first domain', text, { default: DEFAULT_NAMES.domain }),
     project: option('--project <name>', 'name of the first project', text, {
       default: DEFAULT_NAMES.project,
@@ -40,9 +28,7 @@ export const initCommand = command({
     }),
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
-    ...STORE_OPTIONS,
   },
-  check: locationProblems,
   async run({ domain, project, user, passwordStdin, json, ...location }, _operands, io) {
     const alreadyExists =
       location.data === undefined

@@ -24,7 +24,7 @@ import type { Database, DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
-import { type Io, printLine, UserError } from './command.ts';
+import { type Io, UserError, warn } from './command.ts';
 import {
   type CommandContext,
   checkFileId,
@@ -56,15 +56,6 @@ type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKey
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Location = StoreValues & FileSettings & { data?: string | undefined };
-
-/** What is missing in the options of a command that needs an identity. */
-export function locationProblems(
-  { store }: { store?: string | undefined },
-  source: (name: 'data') => string | undefined,
-): string[] {
-  // For the other stores, serviceConflicts reports a missing URL.
-  return store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : [];
-}
 
 /** `bootstrap` adds the first domain and user. Rejects with AlreadyInitialised if PostgreSQL has an installation. */
 export async function createInstallation<T>(
@@ -265,16 +256,16 @@ async function withOpenStore<T>(
 /** Waits for a database that is down. A misconfigured one must be fixed first. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
-  { stderr, stop }: Pick<Io, 'stderr' | 'stop'>,
+  io: Pick<Io, 'stderr' | 'env' | 'stop'>,
 ): Promise<T> {
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || stop.aborted)
+      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || io.stop.aborted)
         throw error;
-      printLine(stderr, `wafstat: ${error.message}; retrying`);
-      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => {});
+      warn(io, `${error.message}; retrying`);
+      await sleep(RETRY_MS, undefined, { signal: io.stop }).catch(() => {});
     }
   }
 }

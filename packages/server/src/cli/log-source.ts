@@ -1,7 +1,7 @@
 /** What `ingest` and `follow` share: their options, and how they read and count logs. */
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { COUNTING_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
+import { COUNTING_OPTIONS, LOCATION_OPTIONS } from '../config.ts';
 import { FIRST_BYTES, isErrorLog, type ReadLimits } from '../ingest/batch-reader.ts';
 import { ByteReader, openLog } from '../ingest/byte-stream.ts';
 import type { FileIngest } from '../ingest/file.ts';
@@ -13,7 +13,7 @@ import { oneOf, option, PROJECT, required, type Values } from './options.ts';
 import { READER_OPTIONS, readerOptions } from './reader-options.ts';
 
 export const LOG_OPTIONS = {
-  data: DATA,
+  ...LOCATION_OPTIONS,
   project: required(PROJECT),
   source: option('--source <name>', 'name of the log source', sourceName, { default: 'default' }),
   ...READER_OPTIONS,
@@ -24,7 +24,6 @@ export const LOG_OPTIONS = {
     { default: 'auto' },
   ),
   ...COUNTING_OPTIONS,
-  ...STORE_OPTIONS,
 };
 
 function sourceName(value: string): string {
@@ -41,7 +40,7 @@ export const pauseFor = (ms: number, io: Io) => sleep(ms, undefined, { signal: i
 /** `project` is an ID here. */
 export function logSource(
   store: Store,
-  values: Values<Omit<typeof LOG_OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
+  values: Values<Omit<typeof LOG_OPTIONS, keyof typeof LOCATION_OPTIONS>>,
   read: ReadLimits,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {

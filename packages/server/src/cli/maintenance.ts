@@ -1,12 +1,12 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
-import { DATA, DIRECTORY, STORE_OPTIONS } from '../config.ts';
+import { DIRECTORY, LOCATION_OPTIONS } from '../config.ts';
 import { IDENTITY_TABLES, identityProblems, repairIdentity } from '../identity/lmdb-identity.ts';
 import { isReadable } from '../lmdb/pages.ts';
 import { type RepairReport, repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
+import { command, type Io, printLine, UserError, warn } from './command.ts';
 import {
   acceptStatistics,
   fileExists,
@@ -16,14 +16,10 @@ import {
   requireDirectory,
   statisticsFile,
 } from './data-directory.ts';
-import { locationProblems, withAuditTrail, withStore } from './installation.ts';
+import { withAuditTrail, withStore } from './installation.ts';
 import { flag, JSON_OUTPUT, option, timestamp } from './options.ts';
 
 export const verifyCommand = command({
-  name: 'verify',
-  description:
-    'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
-    'exits with status 1 if there are problems',
   options: { data: DIRECTORY, json: JSON_OUTPUT },
   async run({ json, ...given }, _operands, io) {
     const data = requireDirectory(given.data, io);
@@ -35,10 +31,6 @@ export const verifyCommand = command({
 });
 
 export const repairCommand = command({
-  name: 'repair',
-  description:
-    'repair the data directory: recompute damaged counters, restore damaged users and keys, rebuild references, ' +
-    'and list what is lost; back up the data directory first',
   options: {
     data: DIRECTORY,
     acceptStatistics: option(
@@ -111,16 +103,12 @@ function mergeRepairs(
 }
 
 export const horizonCommand = command({
-  name: 'horizon',
-  description: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
   examples: ['wafstat horizon --data ./data --set 2026-01-01T00:00:00Z'],
   options: {
-    data: DATA,
+    ...LOCATION_OPTIONS,
     set: option('--set <time>', 'move the horizon back to this time', timestamp),
     json: JSON_OUTPUT,
-    ...STORE_OPTIONS,
   },
-  check: locationProblems,
   async run({ set, json, ...location }, _operands, io) {
     const { data } = location;
     if (location.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
@@ -139,12 +127,11 @@ export const horizonCommand = command({
         printLine(io.stdout, JSON.stringify({ horizon, freed_before: freedBefore }));
         return 0;
       }
-      if (set !== undefined && horizon < set)
-        printLine(io.stderr, 'wafstat: the horizon is already earlier; nothing was changed');
+      if (set !== undefined && horizon < set) warn(io, 'the horizon is already earlier; nothing was changed');
       printLine(io.stdout, `events count from        ${iso(horizon)}`);
       printLine(io.stdout, `can be set back to       ${iso(freedBefore)}`);
       if (set === undefined || horizon <= set) return 0;
-      printLine(io.stderr, 'wafstat: earlier events have been deleted, so the horizon stays there');
+      warn(io, 'earlier events have been deleted, so the horizon stays there');
       return 1;
     });
   },

@@ -1,7 +1,16 @@
 /** The command line: every command by name, in one list. */
 import { debuglog } from 'node:util';
-import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
-import { type Command, type Io, printLine, userMessage, VERSION } from './command.ts';
+import { Command as Commander, CommanderError, Option as CommanderOption, Help } from 'commander';
+import {
+  type Command,
+  hasColors,
+  type Io,
+  type Subcommand,
+  styled,
+  userMessage,
+  VERSION,
+  warn,
+} from './command.ts';
 import {
   type Option,
   type Options,
@@ -12,59 +21,100 @@ import {
   type Values,
 } from './options.ts';
 
-type Load = () => Promise<readonly Command[]>;
-
-/** In the order of the help text. Modules are loaded on demand, because loading one takes longer than most commands run. */
-const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
+/** Descriptions by name with operands, in the order of the help text. Commands with `<command>` have subcommands. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'Server commands:': {
-    init: async () => [(await import('./init.ts')).initCommand],
-    serve: async () => [(await import('./serve.ts')).serveCommand],
-    demo: async () => [(await import('./demo.ts')).demoCommand],
+    init: 'create a data directory, or an installation in PostgreSQL; adds a first domain, project and user',
+    serve:
+      'run the server; creates the data directory, or the installation in PostgreSQL, if it does not exist',
+    demo: 'run a server with sample data: 30 days of generated traffic for six hosts; new events keep arriving',
   },
   'Log commands:': {
-    ingest: async () => [(await import('./ingest.ts')).ingestCommand],
-    follow: async () => [(await import('./follow.ts')).followCommand],
-    explain: async () => [(await import('./explain.ts')).explainCommand],
-    categories: async () => [(await import('./categories.ts')).categoriesCommand],
+    'ingest <file...>':
+      "count the lines of log files, also compressed ones, of directories, and of standard input ('-'); skips lines that were read before",
+    'follow <file...>':
+      'count the lines of log files as they are written; continues across log rotation and restarts',
+    'explain [file]':
+      'show how log lines are counted, and why; reads a file or standard input; stores nothing',
+    categories: 'print the table that maps rules to attack categories',
   },
   'Query commands (client of a running service):': {
-    timeline: async () => [(await import('./client/query.ts')).timelineCommand],
-    types: async () => [(await import('./client/query.ts')).typesCommand],
-    peak: async () => [(await import('./client/query.ts')).peakCommand],
-    top: async () => [(await import('./client/top.ts')).topCommand],
-    hosts: async () => [(await import('./client/lists.ts')).hostsCommand],
-    sources: async () => [(await import('./client/lists.ts')).sourcesCommand],
-    configure: async () => [(await import('./client/configure.ts')).configureCommand],
+    timeline: 'show requests and attacks over time; the time of an interval is its end',
+    types: 'show attacks by category',
+    peak: 'show the number of requests in the busiest second, and the minute in which it was',
+    'top <sources|urls|rules|countries>':
+      'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
+    hosts:
+      "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
+    sources:
+      "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
+    configure:
+      'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   },
   'Administration commands:': {
-    host: async () => (await import('./inventory.ts')).hostCommands,
-    source: async () => (await import('./inventory.ts')).sourceCommands,
-    domain: async () => (await import('./identity.ts')).domainCommands,
-    project: async () => (await import('./identity.ts')).projectCommands,
-    user: async () => (await import('./identity.ts')).userCommands,
-    key: async () => (await import('./identity.ts')).keyCommands,
-    audit: async () => [(await import('./audit.ts')).auditCommand],
+    'host <command>': 'manage the protected hosts of a project',
+    'source <command>': 'show the log sources of a project',
+    'domain <command>': 'manage domains: tenants with their own projects and users',
+    'project <command>': 'manage projects: each has its own hosts, log sources and statistics',
+    'user <command>': 'manage users and their roles',
+    'key <command>': 'manage access keys, which sign API requests',
+    audit: 'print the audit trail: who changed what, when, and from where',
   },
   'Maintenance commands:': {
-    verify: async () => [(await import('./maintenance.ts')).verifyCommand],
-    repair: async () => [(await import('./maintenance.ts')).repairCommand],
-    backup: async () => [(await import('./backup.ts')).backupCommand],
-    compact: async () => [(await import('./backup.ts')).compactCommand],
-    horizon: async () => [(await import('./maintenance.ts')).horizonCommand],
-    migrate: async () => [(await import('./stores.ts')).migrateCommand],
-    copy: async () => [(await import('./stores.ts')).copyCommand],
-    'copy-identity': async () => [(await import('./stores.ts')).copyIdentityCommand],
+    verify:
+      'check the data directory: checksums, counters, references between tables; works while the server runs; exits with status 1 if there are problems',
+    repair:
+      'repair the data directory: recompute damaged counters, restore damaged users and keys, rebuild references, and list what is lost; back up the data directory first',
+    backup:
+      'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
+    compact:
+      'return free space in the statistics file to the file system; stop the server and all other commands first',
+    horizon: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
+    migrate: 'create the tables in PostgreSQL; can be repeated',
+    copy: 'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; verifies the copy; stop ingest and all services on both stores first',
+    'copy-identity':
+      'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; verifies the copy; stop the service first',
+  },
+  'Other commands:': {
+    'completion <shell> [words...]':
+      'print a script that completes commands and options in bash, zsh or fish',
   },
 };
 
-/** Descriptions of commands with subcommands. */
-const DESCRIPTIONS: Readonly<Record<string, string>> = {
-  host: 'manage the protected hosts of a project',
-  source: 'show the log sources of a project',
-  domain: 'manage domains: tenants with their own projects and users',
-  project: 'manage projects: each has its own hosts, log sources and statistics',
-  user: 'manage users and their roles',
-  key: 'manage access keys, which sign API requests',
+type Load = () => Promise<Command | readonly Subcommand[]>;
+
+/** Modules are loaded on demand, because loading one takes longer than most commands run. */
+const LOADERS: Readonly<Record<string, Load>> = {
+  init: async () => (await import('./init.ts')).initCommand,
+  serve: async () => (await import('./serve.ts')).serveCommand,
+  demo: async () => (await import('./demo.ts')).demoCommand,
+  ingest: async () => (await import('./ingest.ts')).ingestCommand,
+  follow: async () => (await import('./follow.ts')).followCommand,
+  explain: async () => (await import('./explain.ts')).explainCommand,
+  categories: async () => (await import('./categories.ts')).categoriesCommand,
+  timeline: async () => (await import('./client/query.ts')).timelineCommand,
+  types: async () => (await import('./client/query.ts')).typesCommand,
+  peak: async () => (await import('./client/query.ts')).peakCommand,
+  top: async () => (await import('./client/top.ts')).topCommand,
+  hosts: async () => (await import('./client/lists.ts')).hostsCommand,
+  sources: async () => (await import('./client/lists.ts')).sourcesCommand,
+  configure: async () => (await import('./client/configure.ts')).configureCommand,
+  host: async () => (await import('./inventory.ts')).hostCommands,
+  source: async () => (await import('./inventory.ts')).sourceCommands,
+  domain: async () => (await import('./identity.ts')).domainCommands,
+  project: async () => (await import('./identity.ts')).projectCommands,
+  user: async () => (await import('./identity.ts')).userCommands,
+  key: async () => (await import('./identity.ts')).keyCommands,
+  audit: async () => (await import('./audit.ts')).auditCommand,
+  verify: async () => (await import('./maintenance.ts')).verifyCommand,
+  repair: async () => (await import('./maintenance.ts')).repairCommand,
+  backup: async () => (await import('./backup.ts')).backupCommand,
+  compact: async () => (await import('./backup.ts')).compactCommand,
+  horizon: async () => (await import('./maintenance.ts')).horizonCommand,
+  migrate: async () => (await import('./stores.ts')).migrateCommand,
+  copy: async () => (await import('./stores.ts')).copyCommand,
+  'copy-identity': async () => (await import('./stores.ts')).copyIdentityCommand,
+  completion: async () => (await import('./completion.ts')).completionCommand(createProgram),
 };
 
 const HELP = 'print the help of a command';
@@ -73,9 +123,14 @@ const HELP = 'print the help of a command';
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
   try {
-    const program = await createProgram(argv[0], io, (result) => {
-      status = result;
-    });
+    const called = argv[0] === 'help' ? argv[1] : argv[0];
+    const program = await createProgram(
+      (name) => name === called,
+      io,
+      (result) => {
+        status = result;
+      },
+    );
     await program.parseAsync([...argv], { from: 'user' });
     return status;
   } catch (error) {
@@ -83,9 +138,9 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
   }
 }
 
-/** The command line with the command that is called, or with all of them for help and documentation. */
+/** The command line. Commands that are not needed have no options and subcommands. */
 export async function createProgram(
-  called: string | undefined,
+  isNeeded: (name: string) => boolean,
   io: Io,
   finish: (status: number) => void,
 ): Promise<Commander> {
@@ -100,32 +155,43 @@ export async function createProgram(
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      outputError: (text, write) => write(text.replace(/^error:/, 'wafstat:')),
+      outputError: (text, write) =>
+        write(text.replace(/^error:/, styled('wafstat:', 'red', hasColors(io.stderr, io)))),
+      getOutHelpWidth: () => io.stdout.columns ?? 80,
+      getErrHelpWidth: () => io.stderr.columns ?? 80,
+      getOutHasColors: () => hasColors(io.stdout, io),
+      getErrHasColors: () => hasColors(io.stderr, io),
     })
-    .configureHelp({ subcommandTerm: termOf })
+    .configureHelp({
+      subcommandTerm: termOf,
+      styleTitle: (title) => styled(title, 'bold', true),
+      formatItem,
+      minWidthToWrap: DESCRIPTION_COLUMNS_MIN,
+    })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
-  for (const [heading, group] of Object.entries(COMMANDS)) {
+  for (const [heading, commands] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
-    for (const command of await load(group, called)) addCommand(program, command, io, finish);
+    for (const [name, description] of Object.entries(commands)) {
+      const [word = ''] = name.split(' ', 1);
+      const isParent = name.endsWith('<command>');
+      const added = describe(program.command(isParent ? word : name), description);
+      added.showHelpAfterError(helpHint(`wafstat ${word}`));
+      if (isParent) added.usage('<command>').helpCommand('help [command]', HELP);
+      if (!isNeeded(word)) continue;
+      for (const loaded of [(await LOADERS[word]?.()) ?? []].flat()) {
+        if (!('name' in loaded)) addCommand(added, loaded, io, finish);
+        else addCommand(describe(added.command(loaded.name), loaded.description), loaded, io, finish);
+      }
+    }
   }
   program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
   return program;
 }
 
-/** The command that is called; all of them for help and for unknown commands; none for the version. */
-async function load(group: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
-  if (['-V', '--version'].includes(called)) return [];
-  const isCommand = Object.values(COMMANDS).some((names) => Object.hasOwn(names, called));
-  const needed = Object.entries(group).filter(([name]) => !isCommand || name === called);
-  return (await Promise.all(needed.map(([, loadCommands]) => loadCommands()))).flat();
-}
-
-function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {
-  const words = command.name.split(' ');
-  const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '') : program;
-  const sub = describe(parent.command(words.join(' ')), command.description);
-  const path = parent === program ? [sub] : [parent, sub];
-  sub.showHelpAfterError(helpHint(['wafstat', ...path.map((each) => each.name())].join(' ')));
+function addCommand(sub: Commander, command: Command, io: Io, finish: (status: number) => void): void {
+  const path = [sub.parent?.parent?.name(), sub.parent?.name(), sub.name()].filter(Boolean).join(' ');
+  sub.showHelpAfterError(helpHint(path));
+  const operands = requiredOperands(sub);
   const attributes = new Map<string, string>();
   for (const [name, option] of Object.entries(command.options)) {
     const declared = declare(option);
@@ -137,9 +203,23 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   sub.action(async () => {
     const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
-    const values = await readAll(command, onCommandLine, source, io);
+    const missing = operands
+      .slice(sub.args.length)
+      .map((name) => `<${name}> is missing: see '${path} --help'`);
+    const values = await readAll(command, onCommandLine, source, io, missing);
     const given = (name: string) => onCommandLine(name) ?? io.env[command.options[name]?.env ?? ''];
     finish(await command.run(values, sub.args, io, source, given));
+  });
+}
+
+/** Returns the names of required operands. We report those that are missing together with all other mistakes. */
+function requiredOperands(sub: Commander): string[] {
+  // Sets the usage that it returns now, with the required operands.
+  sub.usage(sub.usage());
+  return sub.registeredArguments.flatMap((operand) => {
+    if (!operand.required) return [];
+    operand.required = false;
+    return [operand.name()];
   });
 }
 
@@ -153,6 +233,7 @@ async function readAll(
   onCommandLine: (name: string) => string | undefined,
   source: Source<Options>,
   io: Io,
+  missing: readonly string[],
 ): Promise<Values<Options>> {
   // Loaded here, like the commands: it takes a tenth of the time of `wafstat --version`.
   const { serviceConflicts } = await import('../config.ts');
@@ -160,7 +241,7 @@ async function readAll(
   try {
     return readOptions(command.options, onCommandLine, io.env, (read) => {
       valid = read;
-      return [...serviceConflicts(read, source), ...(command.check?.(read, source, io) ?? [])];
+      return [...missing, ...serviceConflicts(read, source), ...(command.check?.(read, source, io) ?? [])];
     });
   } catch (error) {
     if (!(error instanceof UsageError) || !command.inspect) throw error;
@@ -168,9 +249,20 @@ async function readAll(
   }
 }
 
-/** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. */
+/** If beside the option there is less space for its description, the description is below it. */
+const DESCRIPTION_COLUMNS_MIN = 24;
+
+function formatItem(this: Help, term: string, termWidth: number, description: string, help: Help): string {
+  const { helpWidth = 80 } = this;
+  if (description === '' || helpWidth - termWidth - 4 >= DESCRIPTION_COLUMNS_MIN)
+    return Help.prototype.formatItem.call(this, term, termWidth, description, help);
+  return `  ${term}\n      ${help.boxWrap(description, helpWidth - 6).replaceAll('\n', '\n      ')}`;
+}
+
+/** Shortens `top <sources|urls|..>` to `top <list>`, because the column of commands must stay narrow. Shells give words. */
 function termOf(sub: Commander): string {
-  return `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(/<[a-z]+\|[a-z|]+>/, '<list>');
+  const term = `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(' [words...]', '');
+  return term.replace(/<[a-z]+\|[a-z|]+>/, '<list>');
 }
 
 /** Lists show the description up to its first `;` or `:`; the help of the command shows all of it, in sentences. */
@@ -186,14 +278,6 @@ function declare({ flags, description, env, default: fallback, required, group }
   return group === undefined ? declared : declared.helpGroup(group);
 }
 
-function parentOf(program: Commander, name: string): Commander {
-  const known = program.commands.find((candidate) => candidate.name() === name);
-  if (known) return known;
-  const parent = describe(program.command(name).usage('<command>'), DESCRIPTIONS[name] ?? '');
-  parent.showHelpAfterError(helpHint(`wafstat ${name}`));
-  return parent.helpCommand('help [command]', HELP);
-}
-
 /** Prints where a defect is, with NODE_DEBUG=wafstat. */
 const debug = debuglog('wafstat');
 
@@ -203,15 +287,15 @@ function unexpected(error: unknown): string {
 }
 
 /** Resolves to the exit status. */
-async function reportError(error: unknown, { stderr }: Io): Promise<number> {
+async function reportError(error: unknown, io: Io): Promise<number> {
   // Commander has printed its message; help and version end this way too, with status 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   if (error instanceof UsageError) {
-    for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
+    for (const problem of error.problems) warn(io, problem, 'red');
     return 2;
   }
   const message = await userMessage(error);
   if (message === null) debug('%O', error);
-  printLine(stderr, `wafstat: ${message ?? unexpected(error)}`);
+  warn(io, message ?? unexpected(error), 'red');
   return 1;
 }

@@ -6,7 +6,13 @@ import type { Server } from 'node:http';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
-import { IDENTITY_OPTIONS, type ListenAddress, type SERVER_OPTIONS, SERVICE_OPTIONS } from '../config.ts';
+import {
+  DEFAULT_NAMES,
+  IDENTITY_OPTIONS,
+  type ListenAddress,
+  type SERVER_OPTIONS,
+  SERVICE_OPTIONS,
+} from '../config.ts';
 import { IdentityNotWritable, IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
@@ -14,18 +20,16 @@ import { generatePassword } from '../identity/secrets.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import type { Metrics, MetricsJson } from '../metrics/metrics.ts';
 import type { ProjectLabels } from '../metrics/store-metrics.ts';
-import { printable } from '../printable.ts';
 import { afterRunning } from '../running-time.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, UserError, VERSION } from './command.ts';
 import { localActor } from './data-directory.ts';
-import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
+import { initialise, printInitialised } from './init.ts';
 import {
   hasInstallation,
   IDENTITY_PASSWORD_VARIABLE,
   type Location,
-  locationProblems,
   remoteIdentity,
   whenAvailable,
   withInstallation,
@@ -40,10 +44,11 @@ import {
   reloadCertificate,
 } from './listeners.ts';
 import { flag, type Given, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
-import { shownOptions } from './shown-options.ts';
+import { logFormatter } from './pretty-log.ts';
+import { quoted, shownOptions } from './shown-options.ts';
 import {
-  type ConsoleUrl,
   othersHaveClosed,
+  type PrimaryLog,
   primaryLog,
   printListening,
   reportReady,
@@ -66,13 +71,10 @@ interface Served {
   directory?: string | null;
   metrics?: Metrics | null;
   /** The options of the service, for the commands that the console shows. */
-  given?: Given;
+  given: Given;
 }
 
 export const serveCommand = command({
-  name: 'serve',
-  description:
-    'run the server; creates the data directory, or the installation in PostgreSQL, if it does not exist',
   examples: [
     'wafstat serve --data ./data',
     'WAFSTAT_STORE=postgres WAFSTAT_POSTGRES_URL=postgres://wafstat@127.0.0.1/wafstat wafstat serve',
@@ -86,29 +88,44 @@ export const serveCommand = command({
       flag,
     ),
   },
-  check: (values, source, io) => [...locationProblems(values, source), ...identityProblems(source, io)],
+  check: (_values, source, io) => identityProblems(source, io),
   inspect: async (values, source, io) =>
     values.check ? (await (await import('./check.ts')).inspectService(values, source, io)).problems : [],
   async run({ workers, check = false, ...values }, _operands, io, source, given) {
     if (check) return (await import('./check.ts')).checkService({ ...values, workers }, source, io);
     const remote = remoteIdentity(values, io);
-    if (cluster.isPrimary) {
-      if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
-        await firstStart(values, io);
-      if (workers > 1) return serveWithWorkers(workers, values, consoleUrl(values, remote === null), io);
+    if (!cluster.isPrimary || remote || (await whenAvailable(() => hasInstallation(values, io), io)))
+      return run(() => {});
+    const printCreated = await firstStart(values, io);
+    try {
+      return await run(printCreated);
+    } finally {
+      // Also if the service could not start: the password is not stored anywhere.
+      printCreated();
     }
-    const { data, ...server } = values;
-    const directory = values.store === 'lmdb' && data !== undefined ? data : null;
-    const metrics = values.metricsListen ? await openMetrics(values.store) : null;
-    if (!remote) {
-      return withInstallation(values, io, ({ identity, store, notices }) =>
-        serve({ identity, store, directory, metrics, given }, server, io, notices),
+
+    /** `printCreated` comes last, so that nothing hides the password. */
+    async function run(printCreated: () => void): Promise<number> {
+      const announce = (address: string) => {
+        // With a remote identity, there is no console.
+        printListening(io, address, remote ? null : `${values.publicUrl ?? address}/console/`);
+        printCreated();
+      };
+      if (cluster.isPrimary && workers > 1) return serveWithWorkers(workers, values, announce, io);
+      const { data, ...server } = values;
+      const directory = values.store === 'lmdb' && data !== undefined ? data : null;
+      const metrics = values.metricsListen ? await openMetrics(values.store) : null;
+      if (!remote) {
+        return withInstallation(values, io, ({ identity, store, notices }) =>
+          serve({ identity, store, directory, metrics, given }, server, io, notices, announce),
+        );
+      }
+      const warning = await checkIdentityService(remote);
+      const warnings = warning === null ? [] : [warning];
+      return withStore(directory, io, values, (store) =>
+        serve({ identity: remote, store, directory, metrics, given }, server, io, warnings, announce),
       );
     }
-    const warning = await checkIdentityService(remote);
-    return withStore(directory, io, values, (store) =>
-      serve({ identity: remote, store, directory, metrics }, server, io, warning === null ? [] : [warning]),
-    );
   },
 });
 
@@ -138,11 +155,14 @@ async function checkIdentityService(identity: RemoteIdentity): Promise<string | 
   }
 }
 
-/** Checks what could keep the server from starting before it prints a password that is shown only once. */
+/**
+ * Checks what could keep the server from starting before it creates a password that is shown only once. Resolves to a function
+ * that prints it, when it is called first.
+ */
 async function firstStart(
   values: ServerValues & Location & { initialPasswordFile?: string | undefined },
   io: Io,
-): Promise<void> {
+): Promise<() => void> {
   certificateOf(values);
   await checkCanListen('--listen', values.listen);
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
@@ -159,10 +179,15 @@ async function firstStart(
   // Null if another process was faster: that one prints the password.
   if (created === null) {
     if (path !== undefined) rmSync(path, { force: true });
-    return;
+    return () => {};
   }
-  printInitialised(io, created);
-  if (path !== undefined) printLine(io.stdout, `password in ${path}: change it and delete the file`);
+  let isPrinted = false;
+  return () => {
+    if (isPrinted) return;
+    isPrinted = true;
+    printInitialised(io, created);
+    if (path !== undefined) printLine(io.stdout, `password in ${path}: change it and delete the file`);
+  };
 }
 
 /** Returns a new password. In a new file, because others could read an existing one, or have put a link there. */
@@ -181,18 +206,30 @@ function writePasswordFile(path: string): string {
 }
 
 /** Resolves to the exit status after a stop. */
-async function serve(opened: Served, values: ServerValues, io: Io, warnings: readonly string[]) {
+async function serve(
+  opened: Served,
+  values: ServerValues,
+  io: Io,
+  warnings: readonly string[],
+  announce: (address: string) => void,
+) {
   const trouble = await storeWarning(opened.store);
   const served = opened.metrics ? { ...opened, store: opened.metrics.measured(opened.store) } : opened;
   const server = await startServer(served, values, io);
   for (const warning of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(warning);
   if (cluster.worker === undefined || cluster.worker.id === 1)
     await recordStart(served, values, server.log, io);
-  const kept = { eventsMs: values.retention, topListsMs: values.detailsRetention };
+  const kept = {
+    eventsMs: values.retention,
+    topListsMs: values.detailsRetention,
+    location: shownOptions(opened.given).options.map(quoted).join(' '),
+  };
   const retention = retainFor(served.store, kept, io.now, server.log);
   watchWrites(opened, server.log, io.stop);
+  // On a terminal, what is announced follows what was logged before.
+  if (io.stderr.isTTY) await (await io.openLog?.(cluster.isWorker))?.flush();
   if (cluster.worker) reportReady(server.address);
-  else printListening(io, server.address, consoleUrl(values, served.identity.kind === 'local'));
+  else announce(server.address);
   await boundGarbage();
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
@@ -288,6 +325,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
   const { identity, store, metrics, given } = served;
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
+  const log = logFormatter(values.logFormat, io);
   // Loaded here: loading takes longer than most other commands run.
   const { createApp } = await import('../http/app.ts');
   const { createHealthServer, drain } = await import('../http/connections.ts');
@@ -311,13 +349,14 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     trustProxy: values.trustProxy,
     overrides: values.categories,
     topListsMs: Math.min(values.detailsRetention, values.retention),
-    installed: given && { program: io.program ?? 'wafstat', ...shownOptions(given) },
+    installed: { program: io.program ?? 'wafstat', ...shownOptions(given) },
     logger: {
       level: values.logLevel,
       stream: (await io.openLog?.(cluster.isWorker)) ?? io.stderr,
       // Names in log lines come from requests.
-      hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
+      hooks: { streamWrite: log.format },
     },
+    logsResponses: !log.isPretty,
     onResponse: metrics?.onResponse,
     tls: certificate?.read(),
   });
@@ -364,7 +403,7 @@ async function openMetrics(store: string): Promise<Metrics> {
 async function serveMetrics(
   { identity, store, directory = null, metrics = null }: Served,
   { metricsListen, metricsHosts, retention }: ServerValues,
-  log: MetricsLog,
+  log: PrimaryLog,
   { now }: Io,
 ): Promise<Server | null> {
   if (metrics === null || metricsListen === undefined) return null;
@@ -397,37 +436,28 @@ function labelsOf(identity: Identity | RemoteIdentity, id: string): ProjectLabel
   return { domain: identity.lookup.domain(project.domain_id)?.name ?? '', project: project.name };
 }
 
-/** With a remote identity, there is no console. */
-function consoleUrl({ publicUrl }: ServerValues, hasConsole: boolean): ConsoleUrl {
-  return (address) => (hasConsole ? `${publicUrl ?? address}/console/` : null);
-}
-
 async function serveWithWorkers(
   count: number,
-  { drainDelay, metricsListen }: ServerValues,
-  consoleUrl: ConsoleUrl,
+  { drainDelay, metricsListen, logFormat }: ServerValues,
+  announce: (address: string) => void,
   io: Io,
 ): Promise<number> {
-  const drainDelayMs = drainDelay * 1_000;
-  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null, consoleUrl }, io);
+  const log = primaryLog(logFormat, io);
+  const options = { count, drainDelayMs: drainDelay * 1_000, announce, warn: log.warn };
+  if (metricsListen === undefined) return runWorkers({ ...options, metrics: null }, io);
   const { WorkerMetrics } = await import('../metrics/listener.ts');
   const metrics = new WorkerMetrics();
-  const server = await listenForMetrics(metricsListen, () => metrics.collect(), primaryLog(io));
-  const status = await runWorkers({ count, drainDelayMs, metrics, consoleUrl }, io);
+  const server = await listenForMetrics(metricsListen, () => metrics.collect(), log);
+  const status = await runWorkers({ ...options, metrics }, io);
   server.close();
   server.closeAllConnections();
   return status;
 }
 
-interface MetricsLog {
-  info(message: string): void;
-  warn(message: string): void;
-}
-
 async function listenForMetrics(
   address: ListenAddress,
   collect: () => Promise<readonly MetricsJson[]>,
-  log: MetricsLog,
+  log: PrimaryLog,
 ): Promise<Server> {
   const { createMetricsServer } = await import('../metrics/listener.ts');
   const server = createMetricsServer(collect);

@@ -1,11 +1,11 @@
 /** The options of the running service that `ingest` and `follow` need as well, for the commands that the console shows. */
 import { resolve } from 'node:path';
-import { COUNTING_OPTIONS, DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { COUNTING_OPTIONS, LOCATION_OPTIONS, SERVER_OPTIONS } from '../config.ts';
 import { parseDatabaseUrl } from '../postgres/url.ts';
 import { flag, flagOf, type Given, type Options } from './options.ts';
 
 /** Where the installation is, and which files it reads. */
-const LOCATION_OPTIONS = { data: DATA, categories: SERVER_OPTIONS.categories, ...STORE_OPTIONS };
+const SHOWN_OPTIONS = { ...LOCATION_OPTIONS, categories: SERVER_OPTIONS.categories };
 
 /** Without defaults and without a URL that contains a password. */
 export function shownOptions(given: Given): { options: string[]; counting: string[] } {
@@ -13,7 +13,12 @@ export function shownOptions(given: Given): { options: string[]; counting: strin
     const text = given(name);
     return name === 'postgresUrl' && text !== undefined && hasPassword(text) ? undefined : text;
   };
-  return { options: textsOf(LOCATION_OPTIONS, safe), counting: textsOf(COUNTING_OPTIONS, safe) };
+  return { options: textsOf(SHOWN_OPTIONS, safe), counting: textsOf(COUNTING_OPTIONS, safe) };
+}
+
+/** A word of a command line, as a shell needs it. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function textsOf(options: Options, given: Given): string[] {

@@ -3,7 +3,7 @@ import { DIRECTORY, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { describeUrl } from '../postgres/url.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
-import { command, printLine, progressBar, UserError } from './command.ts';
+import { command, printText, progressBar, UserError, warn } from './command.ts';
 import {
   copyIdentity,
   describePostgres,
@@ -11,29 +11,28 @@ import {
   postgresOptions,
   withInstallation,
 } from './installation.ts';
-import { flag, nameOf, oneOf, option, PROJECT, required } from './options.ts';
+import { flag, oneOf, option, PROJECT, required } from './options.ts';
 
 const DAY_MS = 86_400_000;
 
+const URL_OPTIONS = { ...POSTGRES_OPTIONS, postgresUrl: required(POSTGRES_OPTIONS.postgresUrl) };
+const STORE_IN_POSTGRES = { ...URL_OPTIONS, postgresMigrate: STORE_OPTIONS.postgresMigrate };
+
 export const migrateCommand = command({
-  name: 'migrate',
-  description: 'create the tables in PostgreSQL; can be repeated',
   examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
   options: {
-    ...POSTGRES_OPTIONS,
+    ...URL_OPTIONS,
     distributed: option(
       '--distributed',
       'also distribute the tables, with what they contain, over the workers of Citus; stop all services first',
       flag,
     ),
   },
-  check: (_values, source) =>
-    source('postgresUrl') === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   async run(values, _operands, io) {
     const options = postgresOptions(values, io.env);
     const { migrate, migrateDistributed } = await import('../store/postgres/postgres.ts');
     const distributed = values.distributed ? await migrateDistributed(options) : await migrate(options);
-    printLine(
+    printText(
       io.stdout,
       `the tables in the schema ${options.schema} are ready on ${describeUrl(options.url)}`,
     );
@@ -41,19 +40,13 @@ export const migrateCommand = command({
       const { tables, workers } = distributed;
       const what =
         tables.length === 0 ? 'the tables were distributed already' : `distributed ${tables.join(', ')}`;
-      printLine(io.stdout, `${what}; workers: ${workers.join(', ')}`);
+      printText(io.stdout, `${what}; workers: ${workers.join(', ')}`);
     }
     return 0;
   },
 });
 
-const { store: _store, ...POSTGRES_STORE_OPTIONS } = STORE_OPTIONS;
-
 export const copyCommand = command({
-  name: 'copy',
-  description:
-    'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; ' +
-    'verifies the copy; stop ingest and all services on both stores first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',
@@ -68,10 +61,8 @@ export const copyCommand = command({
         oneOf('lmdb', 'postgres'),
       ),
     ),
-    ...POSTGRES_STORE_OPTIONS,
+    ...STORE_IN_POSTGRES,
   },
-  check: ({ postgresUrl }) =>
-    postgresUrl === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   run: ({ data, project: name, to: target, ...values }, _operands, io) =>
     withInstallation({ store: 'lmdb', data }, io, async ({ identity, store: embedded }) => {
       const { id: project } = identity.administration.projectNamed(name);
@@ -85,7 +76,7 @@ export const copyCommand = command({
         const firsts = (await from.sources(project)).flatMap(({ first_seen }) => first_seen ?? []);
         const range = { from: firsts.reduce((a, b) => Math.min(a, b), now), to: now + 2 * DAY_MS };
         const found = await differences(from, to, project, range);
-        for (const difference of found) printLine(io.stderr, `wafstat: ${difference}`);
+        for (const difference of found) warn(io, difference);
         if (found.length > 0) {
           throw new UserError(
             'verification failed: the stores differ. Was data ingested during the copy, or was the target not empty?',
@@ -96,14 +87,14 @@ export const copyCommand = command({
           edges: [range.from, range.to],
           rows: 'timeline',
         });
-        printLine(
+        printText(
           io.stdout,
           `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks, and the same top lists`,
         );
         if (requests[0] === 0 && attacks[0] === 0) {
-          printLine(
-            io.stderr,
-            `wafstat: the project ${name} has no requests and no attacks in the store ${target === 'lmdb' ? 'postgres' : 'lmdb'}. ` +
+          warn(
+            io,
+            `the project ${name} has no requests and no attacks in the store ${target === 'lmdb' ? 'postgres' : 'lmdb'}. ` +
               'Is it the right project, and the right direction (--to)?',
           );
         }
@@ -120,17 +111,11 @@ export const copyCommand = command({
 });
 
 export const copyIdentityCommand = command({
-  name: 'copy-identity',
-  description:
-    'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; ' +
-    'verifies the copy; stop the service first',
   examples: [
     'wafstat copy-identity --data ./data --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
   ],
-  options: { data: required(DIRECTORY), ...POSTGRES_OPTIONS, postgresMigrate: STORE_OPTIONS.postgresMigrate },
-  check: ({ postgresUrl }) =>
-    postgresUrl === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
+  options: { data: required(DIRECTORY), ...STORE_IN_POSTGRES },
   async run({ data, ...target }, _operands, io) {
     const counts = await copyIdentity(data, target, io).catch((error) => {
       if (!(error instanceof AlreadyInitialised)) throw error;
@@ -139,7 +124,7 @@ export const copyIdentityCommand = command({
       );
     });
     const { domain, project, user, key } = counts;
-    printLine(
+    printText(
       io.stdout,
       `copied and verified: ${domain} domains, ${project} projects, ${user} users and ${key} access keys`,
     );

@@ -80,7 +80,7 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   expect(bounded.items).toHaveLength(16);
   expect(bounded).toMatchObject({ attacks: 80, distinctIs: 'estimate' });
 
-  await run(['project', 'delete', 'shop']);
+  await run(['project', 'delete', 'shop', '--yes']);
   expect(await sourcesOf(id)).toMatchObject({ attacks: 0, distinct: 0, items: [] });
   expect(
     await inStore((store) => store.count({ project: id, edges: [0, NOW], rows: 'timeline' })),

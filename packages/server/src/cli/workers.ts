@@ -4,6 +4,7 @@ import type { WorkerMetrics } from '../metrics/listener.ts';
 import type { MetricsJson } from '../metrics/metrics.ts';
 import { afterRunning } from '../running-time.ts';
 import { type Io, printLine } from './command.ts';
+import { logFormatter } from './pretty-log.ts';
 import { notifyReady } from './systemd.ts';
 
 /** Delay before a worker is replaced, so that one that cannot start does not restart in a busy loop. */
@@ -27,10 +28,16 @@ type MessageFromWorker =
   | { kind: 'metrics'; metrics: MetricsJson };
 type MessageToWorker = { kind: 'all listeners closed' } | { kind: 'metrics wanted'; includesStore: boolean };
 
+export interface PrimaryLog {
+  info(message: string): void;
+  warn(message: string): void;
+}
+
 /** Logs in the same format as the workers. */
-export function primaryLog(io: Io): { info(msg: string): void; warn(msg: string): void } {
+export function primaryLog(format: 'pretty' | 'json' | undefined, io: Io): PrimaryLog {
+  const formatter = logFormatter(format, io);
   const print = (level: number) => (msg: string) =>
-    printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
+    void io.stderr.write(formatter.format(JSON.stringify({ level, time: io.now(), msg })));
   return { info: print(30), warn: print(40) };
 }
 
@@ -38,11 +45,12 @@ interface WorkersOptions {
   count: number;
   drainDelayMs: number;
   metrics: WorkerMetrics | null;
-  consoleUrl: ConsoleUrl;
+  announce(address: string): void;
+  warn(message: string): void;
 }
 
 export async function runWorkers(
-  { count, drainDelayMs, metrics, consoleUrl }: WorkersOptions,
+  { count, drainDelayMs, metrics, announce, warn }: WorkersOptions,
   io: Io,
 ): Promise<number> {
   const ready = new Set<number>();
@@ -51,7 +59,6 @@ export async function runWorkers(
   let announced = false;
   let status = 0;
   const running = () => Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
-  const { warn } = primaryLog(io);
   const env = { MALLOC_ARENA_MAX: io.env.MALLOC_ARENA_MAX ?? HEAPS_MAX };
   const start = () => {
     const worker = cluster.fork(env);
@@ -92,7 +99,7 @@ export async function runWorkers(
       });
       if (announced || ready.size < count) return;
       announced = true;
-      printListening(io, message.address, consoleUrl);
+      announce(message.address);
     });
     cluster.on('exit', (worker: Worker, code: number | null, signal: string | null) => {
       heartbeats.delete(worker.id);
@@ -197,13 +204,9 @@ function send(message: MessageFromWorker): void {
   if (cluster.worker?.isConnected()) cluster.worker.send(message, () => {});
 }
 
-/** The URL of the console of the service at this address; null if it has none. */
-export type ConsoleUrl = (address: string) => string | null;
-
 /** Scripts wait for the line with the address. */
-export function printListening(io: Io, address: string, consoleUrl: ConsoleUrl = () => null): void {
+export function printListening(io: Io, address: string, consoleUrl: string | null): void {
   printLine(io.stdout, `wafstat listens on ${address}`);
-  const url = consoleUrl(address);
-  if (url !== null) printLine(io.stdout, `console: ${url}`);
+  if (consoleUrl !== null) printLine(io.stdout, `console: ${consoleUrl}`);
   notifyReady(io);
 }

@@ -94,6 +94,8 @@ interface AppOptions {
   logger:
     | false
     | { level: string; stream: LogStream | Writable; hooks?: { streamWrite(line: string): string } };
+  /** Whether the log has a line for each response. Default: true, unless the level is higher than that of these lines. */
+  logsResponses?: boolean | undefined;
   /** Called after each response, for metrics. */
   onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   tls?: { cert: Buffer; key: Buffer } | undefined;
@@ -207,7 +209,11 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     }
   });
   app.addHook('preHandler', guard.onBody);
-  if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
+  if (
+    options.logger &&
+    options.logsResponses !== false &&
+    ['trace', 'debug', 'info'].includes(options.logger.level)
+  ) {
     const { stream } = options.logger;
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
     app.addHook('onResponse', accessLog(write, now));

@@ -49,10 +49,7 @@ interface UserChanges {
 /** Roles by the ID of their project or domain. */
 type Roles = User['roles'];
 
-/**
- * The name of the user or project that is changed. Over HTTP, a change that removes the last administrator or the last
- * project of a domain needs it; on the command line everything can be undone.
- */
+/** The name of the user or project that is changed. Removing the last administrator or project of a domain needs it. */
 export interface Confirmation {
   confirm?: string | undefined;
 }
@@ -416,7 +413,8 @@ export class Administration {
   #checkProjects(project: Project, { confirm }: Confirmation): void {
     const { id, name, domain_id, enabled } = project;
     const others = this.#store.list('project').filter((one) => one.domain_id === domain_id && one.id !== id);
-    if (!enabled || others.some((one) => one.enabled)) return;
+    // The command line asks for the name before a project is deleted.
+    if (!enabled || this.#actor.via === 'command line' || others.some((one) => one.enabled)) return;
     this.#checkConfirmed(
       confirm,
       name,
@@ -425,8 +423,9 @@ export class Administration {
   }
 
   #checkConfirmed(confirm: string | undefined, name: string, consequence: string): void {
-    if (this.#actor.via === 'command line' || confirm === name) return;
-    throw new IdentityError(`${consequence}: to do it anyway, repeat the call with confirm=${name}`);
+    if (confirm === name) return;
+    const how = this.#actor.via === 'command line' ? 'use --force' : `repeat the call with confirm=${name}`;
+    throw new IdentityError(`${consequence}: to do it anyway, ${how}`);
   }
 
   key(access: string): AccessKeyInfo {

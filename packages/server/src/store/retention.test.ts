@@ -6,7 +6,7 @@ import type { Store } from './store.ts';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const RETENTION_MS = 30 * DAY_MS;
-const TIMES = { eventsMs: RETENTION_MS, topListsMs: 5 * DAY_MS };
+const TIMES = { eventsMs: RETENTION_MS, topListsMs: 5 * DAY_MS, location: '--data ./data' };
 const START = Date.UTC(2026, 10, 15);
 
 let store: Store;
@@ -102,7 +102,7 @@ describe('a retention time that became shorter', () => {
     await one.pass();
     expect(warned).toEqual([
       'the horizon moves from 2026-09-16T01:00:00.000Z to 2026-10-16T02:00:00.000Z: --retention 30d hides 10 days of ' +
-        "events. To keep them, restart with --retention 42d or more, then run 'wafstat horizon --set " +
+        "events. To keep them, restart with --retention 42d or more, then run 'wafstat horizon --data ./data --set " +
         "2026-10-06T00:00:00.000Z' before 2026-11-17T00:00:00.000Z, when their space is freed",
     ]);
     // What the message says.
@@ -268,7 +268,9 @@ describe('a start with the clock in 2040', () => {
     clock.now = START + 2 * DAY_MS;
     logged = [];
     await policy().pass();
-    expect(logged).toEqual([expect.stringContaining('wafstat horizon --set 2026-10-18T00:00:00.000Z')]);
+    expect(logged).toEqual([
+      expect.stringContaining('wafstat horizon --data ./data --set 2026-10-18T00:00:00.000Z'),
+    ]);
     await store.restoreHorizon(START - RETENTION_MS);
     expect(await counted()).toBe(2);
   });

@@ -35,6 +35,8 @@ export interface Clocks {
 interface RetentionTimes {
   eventsMs: number;
   topListsMs: number;
+  /** Options that tell `wafstat horizon` where the store is. */
+  location: string;
 }
 
 export class RetentionPolicy {
@@ -61,7 +63,7 @@ export class RetentionPolicy {
       this.#log.warn(
         `all events are refused: the horizon is at ${iso(state.horizon)}, but it is ${iso(now)} ` +
           `by the clock${state.databaseNow === now ? ' of the database' : ''}. ` +
-          `If the clock is right, move the horizon back: wafstat horizon --set ${iso(now - this.#times.eventsMs)}`,
+          `If the clock is right, move the horizon back: ${this.#horizonCommand(now - this.#times.eventsMs)}`,
       );
       return;
     }
@@ -101,6 +103,10 @@ export class RetentionPolicy {
     await this.#store.noteRetention(done, state.note);
   }
 
+  #horizonCommand(time: number): string {
+    return `wafstat horizon ${this.#times.location} --set ${iso(time)}`;
+  }
+
   async #logMove(state: Retention, horizon: number, now: number, freedAt: number): Promise<void> {
     const move = `the horizon moves from ${iso(state.horizon)} to ${iso(horizon)}`;
     const from = await this.#hiddenFrom(state, horizon, now);
@@ -108,7 +114,7 @@ export class RetentionPolicy {
     this.#log.warn(
       `${move}: --retention ${setting(this.#times.eventsMs)} hides ${duration(horizon - from)} of events. To keep them, ` +
         `restart with --retention ${setting(Math.ceil((freedAt - from) / DAY_MS) * DAY_MS)} or more, then run ` +
-        `'wafstat horizon --set ${iso(from)}' before ${iso(freedAt)}, when their space is freed`,
+        `'${this.#horizonCommand(from)}' before ${iso(freedAt)}, when their space is freed`,
     );
   }
 

@@ -1,5 +1,7 @@
-import { command, type Io, printLine, UserError } from '../command.ts';
+import { DEFAULT_NAMES, SERVER_OPTIONS } from '../../config.ts';
+import { command, type Io, printText, UserError } from '../command.ts';
 import { flag, identifier, oneOf, option, UsageError } from '../options.ts';
+import { prompt } from '../prompt.ts';
 import {
   CONNECTION_OPTIONS,
   type ConnectionSource,
@@ -7,19 +9,14 @@ import {
   callService,
   credentialProblems,
   credentialsOf,
-  DOMAIN_DEFAULT,
   METHODS,
   missingOptions,
   PROFILE_DEFAULT,
-  prompt,
   readSecret,
 } from './connection.ts';
 import { type Connection, type Credentials, profilesPath, readProfiles, saveProfile } from './profiles.ts';
 
 export const configureCommand = command({
-  name: 'configure',
-  description:
-    'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   examples: ['wafstat configure', 'wafstat timeline --last 7d', 'wafstat configure --profile shop'],
   options: {
     ...CONNECTION_OPTIONS,
@@ -37,7 +34,7 @@ export const configureCommand = command({
     const connection = await complete(values, source, saved, io);
     if (values.check !== false) await checkConnection(connection, io);
     await saveProfile(path, values.profile, connection);
-    printLine(io.stdout, `saved profile ${values.profile} in ${path}`);
+    printText(io.stdout, `saved profile ${values.profile} in ${path}`);
     return 0;
   },
 });
@@ -58,7 +55,7 @@ async function checkConnection(connection: Connection, io: Io): Promise<void> {
 
 /** Options win over the saved profile. A terminal prompts for the rest, or for everything if there are no options. */
 async function complete(
-  values: ConnectionValues,
+  values: ConnectionValues & { profile: string },
   source: ConnectionSource,
   saved: Connection | undefined,
   io: Io,
@@ -68,12 +65,20 @@ async function complete(
   const missing = io.stdin.isTTY || kept ? [] : missingOptions(source, '');
   if (missing.length > 0) throw new UsageError(missing);
   const { url, project } = CONNECTION_OPTIONS;
+  if (kept === undefined && io.stdin.isTTY)
+    printText(
+      io.stderr,
+      `The profile '${values.profile}' tells the query commands where the service is and who you are. ` +
+        'Press Enter to use the value in brackets.',
+    );
+  const ask = (name: string, suggestion: string, parse: (input: string) => string) =>
+    prompt(io, name, { suggestion, parse });
   return {
-    url: values.url ?? kept?.url ?? (await prompt(io, 'URL', { suggestion: saved?.url, parse: url.parse })),
+    url: values.url ?? kept?.url ?? (await ask('URL of the service', saved?.url ?? URL_DEFAULT, url.parse)),
     project:
       values.project ??
       kept?.project ??
-      (await prompt(io, 'project (ID or name)', { suggestion: saved?.project, parse: project.parse })),
+      (await ask('project, by name or ID', saved?.project ?? DEFAULT_NAMES.project, project.parse)),
     credentials:
       (await credentialsOf(values, source, io)) ??
       kept?.credentials ??
@@ -81,10 +86,13 @@ async function complete(
   };
 }
 
+/** Where `serve` and `demo` listen by default. */
+const URL_DEFAULT = `http://${SERVER_OPTIONS.listen.default}`;
+
 const parseKind = oneOf<Credentials['kind']>('key', 'password', 'token');
 
 async function promptCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
-  const label = 'authenticate with key, password or token';
+  const label = 'log in with password, key (an access key) or token';
   const kind = parseKind(
     await prompt(io, label, { suggestion: saved?.kind ?? 'password', parse: parseKind }),
   );
@@ -95,8 +103,10 @@ async function promptCredentials(saved: Credentials | undefined, io: Io): Promis
   }
   if (kind === 'password') {
     const previous = saved?.kind === kind ? saved : undefined;
-    const user = await prompt(io, 'user', { suggestion: previous?.user });
-    const domain = await prompt(io, 'domain', { suggestion: previous?.domain ?? DOMAIN_DEFAULT });
+    const user = await prompt(io, 'user', { suggestion: previous?.user ?? DEFAULT_NAMES.user });
+    const domain = await prompt(io, 'domain of the user', {
+      suggestion: previous?.domain ?? DEFAULT_NAMES.domain,
+    });
     return { kind, user, domain, password: await readSecret('password', undefined, io) };
   }
   return { kind, token: await readSecret('token', undefined, io) };

@@ -1,10 +1,9 @@
 /** Connection of a client command: options, prompts for secrets, and the call of the service. */
-import { createInterface } from 'node:readline/promises';
-import { PassThrough, Writable } from 'node:stream';
 import { type Client, type ClientOptions, createClient, WafstatError } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
+import { DEFAULT_NAMES } from '../../config.ts';
 import { printable } from '../../printable.ts';
-import { type Io, printLine, readStdin, UserError } from '../command.ts';
+import { type Io, readStdin, UserError } from '../command.ts';
 import {
   flag,
   flagOf,
@@ -17,6 +16,7 @@ import {
   url,
   type Values,
 } from '../options.ts';
+import { prompt } from '../prompt.ts';
 import { type HttpRequest, httpFetch } from './http-fetch.ts';
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
@@ -53,8 +53,6 @@ export const CONNECTION_OPTIONS = {
 type ConnectionOptions = typeof CONNECTION_OPTIONS;
 export type ConnectionValues = Values<ConnectionOptions>;
 export type ConnectionSource = Source<ConnectionOptions>;
-
-export const DOMAIN_DEFAULT = 'default';
 
 /** Secrets are not options, because `ps` shows options to everyone. */
 const SECRETS = {
@@ -149,7 +147,7 @@ export async function credentialsOf(
     return { kind: 'key', access: ak, secret: await secret(method, skStdin) };
   if (method === 'user' && user !== undefined) {
     const password = await secret(method, passwordStdin);
-    return { kind: 'password', user, domain: domain ?? DOMAIN_DEFAULT, password };
+    return { kind: 'password', user, domain: domain ?? DEFAULT_NAMES.domain, password };
   }
   return method === 'token' && token !== undefined ? { kind: 'token', token } : undefined;
 }
@@ -172,80 +170,6 @@ export async function readSecret(name: string, given: string | undefined, io: Io
   const secret = given ?? (await readStdin(io));
   if (secret === '') throw new UserError(`the ${name} is empty`);
   return secret;
-}
-
-interface PromptOptions {
-  /** The input if only Enter is pressed. */
-  suggestion?: string | undefined;
-  hidden?: boolean;
-  /** Throws an Error that says what the input must be. */
-  parse?(input: string): string;
-}
-
-/** Repeats until the input is valid. Prompts go to standard error, because standard output is for data. */
-export async function prompt(io: Io, name: string, options: PromptOptions = {}): Promise<string> {
-  const { suggestion, hidden = false, parse = (input: string) => input } = options;
-  for (;;) {
-    const label = suggestion === undefined ? `${name}: ` : `${name} [${suggestion}]: `;
-    const input = (await readInput(io, label, hidden)) || suggestion;
-    if (input === undefined) continue;
-    try {
-      return parse(input);
-    } catch (error) {
-      printLine(io.stderr, (error as Error).message);
-    }
-  }
-}
-
-async function readInput(io: Io, label: string, hidden: boolean): Promise<string> {
-  // Readline echoes input by writing it to its output.
-  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const output = hidden ? silent : io.stderr;
-  const typed = typedLine(io.stdin);
-  const line = createInterface({ input: typed.input, output, terminal: true, signal: io.stop });
-  // Settles before `question` rejects.
-  const closed = new Promise<null>((resolve) => {
-    line.once('close', () => resolve(null));
-  });
-  if (hidden) io.stderr.write(label);
-  const input = await Promise.race([line.question(hidden ? '' : label), closed]);
-  line.close();
-  typed.release();
-  // The cursor is still in the line of the prompt if Enter was not echoed, or not pressed.
-  if (hidden || input === null) io.stderr.write('\n');
-  if (input === null) throw new UserError('cancelled');
-  return input;
-}
-
-/** What was pasted after the line of a prompt: the input of the next prompts. */
-const pasted = new WeakMap<Io['stdin'], Buffer>();
-
-/** The input of one prompt, up to its line end: readline loses pasted lines after it, and would echo a secret among them. */
-function typedLine(stdin: Io['stdin']) {
-  const input = Object.assign(new PassThrough(), {
-    setRawMode: (isRaw: boolean) => stdin.setRawMode?.(isRaw),
-  });
-  let rest = pasted.get(stdin) ?? Buffer.alloc(0);
-  let isComplete = false;
-  const feed = (bytes: Buffer) => {
-    rest = Buffer.concat([rest, bytes]);
-    if (isComplete) return;
-    const [line, lineEnd] = /^([^\r\n]*)(\r\n|[\r\n])?/.exec(rest.toString('latin1'))?.slice(1) ?? [];
-    isComplete = lineEnd !== undefined;
-    input.write(`${line}${isComplete ? '\r' : ''}`, 'latin1');
-    rest = rest.subarray(`${line}${lineEnd ?? ''}`.length);
-  };
-  const end = () => input.end();
-  feed(Buffer.alloc(0));
-  stdin.on('data', feed).once('end', end).resume();
-  if (stdin.readableEnded) end();
-  return {
-    input,
-    release() {
-      stdin.off('data', feed).off('end', end).pause();
-      pasted.set(stdin, rest);
-    },
-  };
 }
 
 /** Resolves to the result, and to the body of the last response as received. Failures are UserErrors. */

@@ -1,17 +1,21 @@
 import { expect, test } from 'vitest';
+import { zoneOf } from '../../zone.ts';
 import { dateTime, durationText, isoTime, table, tickLabel } from './format.ts';
 
 const NOON = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
 const HOUR_MS = 3_600_000;
 
-test('times are shown in the time zone of the offset', () => {
-  expect(dateTime(NOON, 0, 'minutes')).toBe('2026-07-01 12:34');
-  expect(dateTime(NOON, -12 * HOUR_MS, 'seconds')).toBe('2026-07-01 00:34:56');
-  expect(isoTime(NOON, 0, '+00:00')).toBe('2026-07-01T12:34:56.789Z');
-  expect(isoTime(NOON, 14 * HOUR_MS, '+14:00')).toBe('2026-07-02T02:34:56.789+14:00');
-  expect(Date.parse(isoTime(NOON, 14 * HOUR_MS, '+14:00'))).toBe(NOON);
-  expect(tickLabel(Date.UTC(2026, 6, 1, 16), 8 * HOUR_MS)).toBe('07-02');
-  expect(tickLabel(Date.UTC(2026, 6, 1, 16), 0)).toBe('16:00');
+test('times are shown in the time zone', () => {
+  expect(dateTime(NOON, zoneOf('+00:00'), 'minutes')).toBe('2026-07-01 12:34');
+  expect(dateTime(NOON, zoneOf('-12:00'), 'seconds')).toBe('2026-07-01 00:34:56');
+  expect(isoTime(NOON, zoneOf('+00:00'))).toBe('2026-07-01T12:34:56.789Z');
+  expect(isoTime(NOON, zoneOf('+14:00'))).toBe('2026-07-02T02:34:56.789+14:00');
+  expect(Date.parse(isoTime(NOON, zoneOf('+14:00')))).toBe(NOON);
+  const berlin = zoneOf('Europe/Berlin');
+  expect(isoTime(NOON, berlin)).toBe('2026-07-01T14:34:56.789+02:00');
+  expect(isoTime(Date.UTC(2026, 11, 1), berlin)).toBe('2026-12-01T01:00:00.000+01:00');
+  expect(tickLabel(Date.UTC(2026, 6, 2))).toBe('07-02');
+  expect(tickLabel(Date.UTC(2026, 6, 1, 16))).toBe('16:00');
 });
 
 test.each([

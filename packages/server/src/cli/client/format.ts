@@ -1,6 +1,7 @@
 /** Numbers, times, tables and CSV as text. */
 import { csv } from '../../csv.ts';
 import { printable } from '../../printable.ts';
+import { OffsetZone, type Zone } from '../../zone.ts';
 import { alignColumns } from '../command.ts';
 
 const WHOLE = new Intl.NumberFormat('en');
@@ -18,21 +19,29 @@ export function percentage(part: number, whole: number): string {
   return `${percent > 0 && percent < 0.1 ? SMALL_PERCENT.format(percent) : PERCENT.format(percent)}%`;
 }
 
+/** What a clock in the zone shows, as if it were UTC. */
+export function localTime(time: number, zone: Zone): number {
+  return time + zone.offsetAt(time);
+}
+
 /** `2026-07-01 12:00`, or with seconds. */
-export function dateTime(time: number, offsetMs: number, precision: 'minutes' | 'seconds'): string {
-  return local(time, offsetMs)
+export function dateTime(time: number, zone: Zone, precision: 'minutes' | 'seconds'): string {
+  return new Date(localTime(time, zone))
+    .toISOString()
     .slice(0, precision === 'minutes' ? 16 : 19)
     .replace('T', ' ');
 }
 
 /** `2026-07-01T12:00:00.000+08:00`. */
-export function isoTime(time: number, offsetMs: number, timezone: string): string {
-  return local(time, offsetMs).replace('Z', offsetMs === 0 ? 'Z' : timezone);
+export function isoTime(time: number, zone: Zone): string {
+  const offsetMs = zone.offsetAt(time);
+  const text = new Date(time + offsetMs).toISOString();
+  return offsetMs === 0 ? text : text.replace('Z', new OffsetZone(offsetMs / 60_000).name);
 }
 
-/** `12:00`, or the date, `07-01`, at midnight. */
-export function tickLabel(time: number, offsetMs: number): string {
-  const text = local(time, offsetMs);
+/** `12:00`, or the date, `07-01`, at midnight. `local` is a local time as if it were UTC. */
+export function tickLabel(local: number): string {
+  const text = new Date(local).toISOString();
   return text.slice(11, 16) === '00:00' ? text.slice(5, 10) : text.slice(11, 16);
 }
 
@@ -53,10 +62,6 @@ export function durationText(ms: number): string {
     if (n > 0) parts.push(`${n} ${name}${n === 1 ? '' : 's'}`);
   }
   return parts.length === 0 ? `${ms} ms` : parts.slice(0, 2).join(' ');
-}
-
-function local(time: number, offsetMs: number): string {
-  return new Date(time + offsetMs).toISOString();
 }
 
 /** Names on the left, counts on the right, and a row of sums. */

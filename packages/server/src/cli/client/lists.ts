@@ -1,107 +1,84 @@
 /** `hosts` and `sources`: lists from a running service. */
 import type { Client, Host, List, Source as LogSource, Pages } from '@wafstat/client';
+import type { Zone } from '../../zone.ts';
 import { alignColumns, type Command, command } from '../command.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
 import { LIST_OUTPUT, printOutput, type Renderer } from './output.ts';
-import type { Timezone } from './plot.ts';
-import { TIMEZONE } from './query.ts';
+import { TIMEZONE } from './range.ts';
 
-const OPTIONS = { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS };
+type Cell = string | number | { time: number | null };
+
+/** The names of a column in CSV and in a table, if it is there, and its values. */
+type Columns<T> = readonly (readonly [csv: string, table: string | null, cell: (item: T) => Cell])[];
 
 export const hostsCommand = listCommand<Host>(
-  {
-    name: 'hosts',
-    description:
-      "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
-    examples: ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
-  },
+  ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
   (client, signal) => client.hosts({ signal }),
-  hostsRenderer,
+  [
+    ['id', 'id', ({ id }) => id],
+    ['name', 'name', ({ hostname }) => hostname],
+    ['registered', 'registered (ZONE)', ({ timestamp }) => ({ time: timestamp })],
+  ],
 );
 
 export const sourcesCommand = listCommand<LogSource>(
-  {
-    name: 'sources',
-    description:
-      "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
-    examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
-  },
+  ['wafstat sources --profile shop', 'wafstat sources --timezone Europe/Berlin'],
   (client, signal) => client.sources({ signal }),
-  sourcesRenderer,
+  [
+    ['id', null, ({ id }) => id],
+    ['name', 'name', ({ name }) => name],
+    ['format', 'format', ({ format }) => format],
+    ['events', 'events', ({ events }) => events],
+    ['without_host', 'without host', ({ without_host }) => without_host],
+    ['first_seen', 'first event (ZONE)', ({ first_seen }) => ({ time: first_seen })],
+    ['last_seen', 'last event', ({ last_seen }) => ({ time: last_seen })],
+    [
+      'dropped',
+      'dropped',
+      ({ dropped }) =>
+        Object.entries(dropped)
+          .map((each) => each.join(' '))
+          .join(', '),
+    ],
+  ],
 );
 
-function hostsRenderer({ offsetMs, text }: Timezone): Renderer<List<Host>> {
-  return {
-    table: ({ items }) =>
-      alignColumns(
-        [
-          ['id', 'name', `registered (${text})`],
-          ...items.map(({ id, hostname, timestamp }) => [
-            id,
-            hostname,
-            dateTime(timestamp, offsetMs, 'seconds'),
-          ]),
-        ],
-        'left',
-      ),
-    csv: ({ items }) =>
-      printableCsv(
-        ['id', 'name', 'registered'],
-        items.map(({ id, hostname, timestamp }) => [id, hostname, isoTime(timestamp, offsetMs, text)]),
-      ),
+function listRenderer<T>(columns: Columns<T>, zone: Zone): Renderer<List<T>> {
+  const shown = columns.flatMap(([, header, cell]) => (header === null ? [] : [{ header, cell }]));
+  const text = (cell: Cell) => {
+    if (typeof cell === 'object') return cell.time === null ? '-' : dateTime(cell.time, zone, 'seconds');
+    return typeof cell === 'number' ? count(cell) : cell || '-';
   };
-}
-
-function sourcesRenderer({ offsetMs, text }: Timezone): Renderer<List<LogSource>> {
-  const dropped = (source: LogSource) =>
-    Object.entries(source.dropped)
-      .map(([reason, n]) => `${reason} ${n}`)
-      .join(', ');
-  const time = (ms: number | null) => (ms === null ? '-' : dateTime(ms, offsetMs, 'seconds'));
-  const csvTime = (ms: number | null) => (ms === null ? '' : isoTime(ms, offsetMs, text));
+  const csvText = (cell: Cell) => {
+    if (typeof cell !== 'object') return cell;
+    return cell.time === null ? '' : isoTime(cell.time, zone);
+  };
   return {
     table: ({ items }) =>
       alignColumns(
         [
-          ['name', 'format', 'events', 'without host', `first event (${text})`, 'last event', 'dropped'],
-          ...items.map((source) => [
-            source.name,
-            source.format,
-            count(source.events),
-            count(source.without_host),
-            time(source.first_seen),
-            time(source.last_seen),
-            dropped(source) || '-',
-          ]),
+          shown.map(({ header }) => header.replace('ZONE', zone.name)),
+          ...items.map((item) => shown.map(({ cell }) => text(cell(item)))),
         ],
         'left',
       ),
     csv: ({ items }) =>
       printableCsv(
-        ['id', 'name', 'format', 'events', 'without_host', 'first_seen', 'last_seen', 'dropped'],
-        items.map((source) => [
-          source.id,
-          source.name,
-          source.format,
-          source.events,
-          source.without_host,
-          csvTime(source.first_seen),
-          csvTime(source.last_seen),
-          dropped(source),
-        ]),
+        columns.map(([name]) => name),
+        items.map((item) => columns.map(([, , cell]) => csvText(cell(item)))),
       ),
   };
 }
 
 function listCommand<T>(
-  named: Pick<Command, 'name' | 'description' | 'examples'>,
+  examples: readonly string[],
   pages: (client: Client, signal: AbortSignal) => Pages<T>,
-  renderer: (timezone: Timezone) => Renderer<List<T>>,
+  columns: Columns<T>,
 ): Command {
   return command({
-    ...named,
-    options: OPTIONS,
+    examples,
+    options: { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS },
     check: (_values, source, io) => connectionProblems(source, io),
     async run({ timezone, output, ...values }, _operands, io, source) {
       const connection = await connectionOf(values, source, io);
@@ -110,7 +87,7 @@ function listCommand<T>(
         for await (const item of pages(client, io.stop)) items.push(item);
         return { total: items.length, items };
       });
-      printOutput(io, output, { result }, renderer(timezone), connection);
+      printOutput(io, output, { result }, listRenderer(columns, timezone), connection);
       return 0;
     },
   });

@@ -1,5 +1,5 @@
 /** Output of client commands: the same formats for all, safe to print on a terminal. */
-import { type Io, printLine } from '../command.ts';
+import { type Io, printLine, wrapped } from '../command.ts';
 import { oneOf, option } from '../options.ts';
 import { responseProblem } from './connection.ts';
 import { type Terminal, terminalOf } from './plot.ts';
@@ -46,8 +46,9 @@ export function printOutput<T>(
         for (const line of table(result)) printLine(stdout, line);
         break;
       case 'plot':
-        // Not escaped, because of the colors: a plot escapes what comes from elsewhere.
-        for (const line of plot?.(result, terminalOf(io)) ?? []) stdout.write(`${line}\n`);
+        // Not escaped, because of the colors: a plot escapes what comes from elsewhere. Only the title may be too long.
+        for (const [i, line] of (plot?.(result, terminalOf(io)) ?? []).entries())
+          stdout.write(`${i === 0 ? wrapped(stdout, line) : line}\n`);
     }
   } catch (error) {
     throw responseProblem(error, connection);

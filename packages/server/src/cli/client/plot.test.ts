@@ -1,14 +1,15 @@
 import { stripVTControlCharacters } from 'node:util';
-import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackType, type AttackTypes, type Timeline } from '@wafstat/client';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { gridEdges } from '../../statistics/grid.ts';
-import { OffsetZone } from '../../zone.ts';
+import { OffsetZone, UTC, type Zone, zoneOf } from '../../zone.ts';
 import {
   plotCategories,
   plotTimeline,
   plotTypes,
+  pointsOf,
   resample,
   scaleLabel,
   scaleOf,
@@ -19,18 +20,18 @@ import {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-const UTC = { text: '+00:00', offsetMs: 0 };
+
 const NOON = Date.UTC(2026, 6, 1, 12);
 
 /** A response of the service, with a number for each point. */
 function timelineOf(
   from: number,
   to: number,
-  offsetMs: number,
+  zone: Zone,
   requests: (i: number) => number,
   attacks: (i: number) => number,
 ) {
-  const times = gridEdges(from, to, new OffsetZone(offsetMs / 60_000)).slice(1);
+  const times = gridEdges(from, to, zone).slice(1);
   return {
     requests: times.map((time, i) => ({ time, num: requests(i) })),
     attacks: times.map((time, i) => ({ time, num: attacks(i) })),
@@ -45,13 +46,11 @@ describe('the plot of a timeline', () => {
     const timeline = timelineOf(
       range.from,
       range.to,
-      0,
+      UTC,
       (i) => 100 * (i % 30),
       (i) => (i === 40 ? 3 : 0),
     );
-    expect(
-      plotTimeline(timeline, range, { text: '+08:00', offsetMs: 8 * HOUR_MS }, terminal(80, 16)),
-    ).toEqual([
+    expect(plotTimeline(timeline, range, zoneOf('+08:00'), terminal(80, 16))).toEqual([
       '2026-07-01 20:00 to 2026-07-01 21:00 (+08:00), 1 minute per column',
       '3,000┤ 87,000 requests · peak 2,900 until 2026-07-01 20:30',
       '     │                       ▁▂▃▄▅▆▇                       ▁▂▃▄▅▆▇',
@@ -75,7 +74,7 @@ describe('the plot of a timeline', () => {
     const timeline = timelineOf(
       range.from,
       range.to,
-      0,
+      UTC,
       () => 1,
       (i) => (i === 40 ? 1 : 0),
     );
@@ -96,7 +95,7 @@ describe('the plot of a timeline', () => {
           const timeline = timelineOf(
             range.from,
             range.to,
-            0,
+            UTC,
             (i) => (i * 7_919) % (largest + 1),
             (i) => i % 3,
           );
@@ -116,7 +115,7 @@ describe('the plot of a timeline', () => {
     const timeline = timelineOf(
       range.from,
       range.to,
-      0,
+      UTC,
       () => 1_000,
       () => 10,
     );
@@ -132,7 +131,7 @@ describe('the plot of a timeline', () => {
     const timeline = timelineOf(
       range.from,
       range.to,
-      0,
+      UTC,
       () => 1e6,
       (i) => (i === 700 ? 1 : i === 0 ? 5_000 : 0),
     );
@@ -145,7 +144,7 @@ describe('the plot of a timeline', () => {
       timelineOf(
         week.from,
         week.to,
-        0,
+        UTC,
         () => 1,
         () => 0,
       ),
@@ -164,7 +163,7 @@ describe('the plot of a timeline', () => {
     const timeline = timelineOf(
       range.from,
       range.to,
-      0,
+      UTC,
       () => 1,
       () => 1,
     );
@@ -177,13 +176,8 @@ describe('the plot of a timeline', () => {
 });
 
 /** A response of the service by category: `num` for each category and point. */
-function categoriesOf(
-  from: number,
-  to: number,
-  offsetMs: number,
-  num: (type: AttackType, i: number) => number,
-) {
-  const times = gridEdges(from, to, new OffsetZone(offsetMs / 60_000)).slice(1);
+function categoriesOf(from: number, to: number, zone: Zone, num: (type: AttackType, i: number) => number) {
+  const times = gridEdges(from, to, zone).slice(1);
   return ATTACK_TYPES.map((key) => ({ key, timeline: times.map((time, i) => ({ time, num: num(key, i) })) }));
 }
 
@@ -196,13 +190,8 @@ describe('the plot of a timeline by category', () => {
       xss: (i) => (i === 10 ? 2 : i === 20 ? 1 : 0),
       robot: () => 7,
     };
-    const categories = categoriesOf(range.from, range.to, 0, (type, i) => nums[type]?.(i) ?? 0);
-    const lines = plotCategories(
-      categories,
-      range,
-      { text: '+08:00', offsetMs: 8 * HOUR_MS },
-      terminal(64, 24),
-    );
+    const categories = categoriesOf(range.from, range.to, UTC, (type, i) => nums[type]?.(i) ?? 0);
+    const lines = plotCategories(categories, range, zoneOf('+08:00'), terminal(64, 24));
     expect(lines.slice(0, 6)).toEqual([
       '2026-07-01 20:00 to 2026-07-01 20:30 (+08:00), 1 minute per column',
       'category      attacks   peak │ 43,713 attacks',
@@ -227,7 +216,7 @@ describe('the plot of a timeline by category', () => {
         fc.boolean(),
         (lengthMs, columns, largest, color) => {
           const range = { from: NOON, to: NOON + lengthMs };
-          const categories = categoriesOf(range.from, range.to, 0, (type, i) =>
+          const categories = categoriesOf(range.from, range.to, UTC, (type, i) =>
             type === 'cc' ? 1 : (i * 7_919 * type.length) % (largest + 1),
           );
           const lines = plotCategories(categories, range, UTC, terminal(columns, 24, color));
@@ -250,7 +239,7 @@ describe('the plot of a timeline by category', () => {
   });
 
   test('has colors only if the terminal allows them, and says if the range is empty', () => {
-    const categories = categoriesOf(range.from, range.to, 0, () => 1);
+    const categories = categoriesOf(range.from, range.to, UTC, () => 1);
     const plain = plotCategories(categories, range, UTC, terminal(80, 24));
     const colored = plotCategories(categories, range, UTC, terminal(80, 24, true));
     expect(plain.join('')).not.toContain('\u001b');
@@ -258,7 +247,7 @@ describe('the plot of a timeline by category', () => {
     expect(colored.map(stripVTControlCharacters)).toEqual(plain);
     expect(
       plotCategories(
-        categoriesOf(0, 0, 0, () => 1),
+        categoriesOf(0, 0, UTC, () => 1),
         { from: 0, to: 0 },
         UTC,
         terminal(80, 24),
@@ -277,7 +266,7 @@ function countsOf(counts: Partial<AttackTypes>): AttackTypes {
 
 describe('the plot of attack types', () => {
   test('has all thirteen, the most frequent first, with counts and percentages', () => {
-    const lines = plotTypes(countsOf({ sqli: 1_500, robot: 2_998, rfi: 2 }), DAY, NARROW);
+    const lines = plotTypes(countsOf({ sqli: 1_500, robot: 2_998, rfi: 2 }), DAY, UTC, NARROW);
     expect(lines).toHaveLength(14);
     expect(lines.slice(0, 5)).toEqual([
       '2026-07-01 00:00 to 2026-07-02 00:00 (+00:00), 4,500 attacks',
@@ -289,23 +278,27 @@ describe('the plot of attack types', () => {
   });
 
   test('without attacks has no bars', () => {
-    expect(plotTypes(countsOf({}), DAY, NARROW).join('\n')).not.toMatch(/[█-▏]/);
+    expect(plotTypes(countsOf({}), DAY, UTC, NARROW).join('\n')).not.toMatch(/[█-▏]/);
   });
 
   test('fits the terminal, and has colors only if the terminal allows them', () => {
     for (const columns of [40, 80, 200]) {
-      const lines = plotTypes(countsOf({ xss: 7 }), DAY, { ...NARROW, columns });
+      const lines = plotTypes(countsOf({ xss: 7 }), DAY, UTC, { ...NARROW, columns });
       for (const line of lines.slice(1)) expect(line.length).toBeLessThan(columns);
       expect(lines.join('')).not.toContain('\u001b');
     }
-    expect(plotTypes(countsOf({ xss: 7 }), DAY, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
+    expect(plotTypes(countsOf({ xss: 7 }), DAY, UTC, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
   });
 });
 
 /** Repeats the numbers over the points of a range. */
-function repeated(from: number, to: number, offsetMs: number, nums: readonly number[]) {
+function repeated(from: number, to: number, zone: Zone, nums: readonly number[]) {
   const at = (i: number) => nums[i % nums.length] ?? 0;
-  return timelineOf(from, to, offsetMs, at, (i) => at(i + 1));
+  return timelineOf(from, to, zone, at, (i) => at(i + 1));
+}
+
+function seriesOf({ requests, attacks }: Timeline, from: number, zone: Zone) {
+  return pointsOf([requests, attacks], from, zone);
 }
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
@@ -320,17 +313,17 @@ describe('columns of a timeline', () => {
           fc.integer({ min: 1, max: 60 * DAY_MS }),
           fc.integer({ min: 1, max: 3_653 * DAY_MS }),
         ),
-        fc.integer({ min: -48, max: 56 }).map((quarters) => quarters * 15 * MINUTE_MS),
+        fc.integer({ min: -48, max: 56 }).map((quarters) => new OffsetZone(quarters * 15)),
         fc.integer({ min: 20, max: 300 }),
         fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
-        (from, lengthMs, offsetMs, columnsMax, nums) => {
+        (from, lengthMs, zone, columnsMax, nums) => {
           const to = from + lengthMs;
-          const timeline = repeated(from, to, offsetMs, nums);
-          const { columns, spanMs } = resample(timeline, from, offsetMs, columnsMax);
-          expect(sum(columns.map(({ requests }) => requests))).toBe(
+          const timeline = repeated(from, to, zone, nums);
+          const { columns, spanMs } = resample(seriesOf(timeline, from, zone), columnsMax);
+          expect(sum(columns.map(({ counts }) => counts[0] ?? 0))).toBe(
             sum(timeline.requests.map(({ num }) => num)),
           );
-          expect(sum(columns.map(({ attacks }) => attacks))).toBe(
+          expect(sum(columns.map(({ counts }) => counts[1] ?? 0))).toBe(
             sum(timeline.attacks.map(({ num }) => num)),
           );
           expect(columns.length).toBeLessThanOrEqual(columnsMax);
@@ -350,23 +343,61 @@ describe('columns of a timeline', () => {
   });
 
   test('a range with no more points than columns stays unchanged', () => {
-    const timeline = repeated(0, 10 * MINUTE_MS, 0, [1, 2, 3]);
-    const { columns, spanMs } = resample(timeline, 0, 0, 10);
-    expect(columns.map(({ requests }) => requests)).toEqual(timeline.requests.map(({ num }) => num));
+    const timeline = repeated(0, 10 * MINUTE_MS, UTC, [1, 2, 3]);
+    const { columns, spanMs } = resample(seriesOf(timeline, 0, UTC), 10);
+    expect(columns.map(({ counts }) => counts[0])).toEqual(timeline.requests.map(({ num }) => num));
     expect(spanMs).toBe(MINUTE_MS);
   });
 
   test('begin at round local times', () => {
-    const offsetMs = 5.75 * HOUR_MS;
+    const zone = zoneOf('+05:45');
     const from = Date.UTC(2026, 6, 1, 10, 7);
-    const { columns, spanMs } = resample(repeated(from, from + DAY_MS, offsetMs, [1]), from, offsetMs, 60);
+    const points = seriesOf(repeated(from, from + DAY_MS, zone, [1]), from, zone);
+    const { columns, spanMs } = resample(points, 60);
     expect(spanMs).toBe(30 * MINUTE_MS);
-    expect(columns[0]).toEqual({ start: from, end: Date.UTC(2026, 6, 1, 10, 15), requests: 8, attacks: 8 });
-    for (const { start } of columns.slice(1)) expect((start + offsetMs) % spanMs).toBe(0);
+    expect(columns[0]).toMatchObject({ start: from, end: Date.UTC(2026, 6, 1, 10, 15), counts: [8, 8] });
+    for (const { start } of columns.slice(1)) expect((start + 5.75 * HOUR_MS) % spanMs).toBe(0);
+  });
+
+  test('fit and count everything once across changes of the clock', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom('Europe/Berlin', 'America/Santiago', 'Australia/Lord_Howe'),
+        fc.constantFrom('2026-03-29', '2026-04-05', '2026-09-06', '2026-10-25'),
+        fc.integer({ min: 1, max: 90 * 24 }),
+        fc.integer({ min: 20, max: 250 }),
+        (name, day, hours, columnsMax) => {
+          const zone = zoneOf(name);
+          const from = Date.parse(day) - (hours * HOUR_MS) / 2;
+          const to = from + hours * HOUR_MS;
+          const timeline = repeated(from, to, zone, [3, 1, 4, 1, 5]);
+          const { columns } = resample(seriesOf(timeline, from, zone), columnsMax);
+          expect(columns.length).toBeLessThanOrEqual(columnsMax);
+          expect(sum(columns.map(({ counts }) => counts[0] ?? 0))).toBe(
+            sum(timeline.requests.map(({ num }) => num)),
+          );
+          const lines = plotTimeline(timeline, { from, to }, zone, terminal(columnsMax + 20, 24));
+          for (const line of lines.slice(1)) expect(line.length).toBeLessThanOrEqual(columnsMax + 20);
+        },
+      ),
+      { numRuns: scaled(100) },
+    );
+  });
+
+  test('show the hour that the clock shows twice as two columns, and days of 25 hours as one', () => {
+    const zone = zoneOf('Europe/Berlin');
+    const from = Date.parse('2026-10-25T00:00:00+02:00');
+    const hoursOf = (to: number, columnsMax: number) => {
+      const { columns } = resample(seriesOf(repeated(from, to, zone, [1]), from, zone), columnsMax);
+      return columns.map(({ start, end }) => (end - start) / HOUR_MS);
+    };
+    expect(hoursOf(from + 6 * HOUR_MS, 20)).toEqual(Array(18).fill(1 / 3));
+    expect(hoursOf(from + 6 * HOUR_MS, 6)).toEqual(Array(6).fill(1));
+    expect(hoursOf(from + (25 + 24 * 39) * HOUR_MS, 20)[0]).toBe(73);
   });
 
   test('an empty range has no columns', () => {
-    expect(resample({ requests: [], attacks: [] }, 0, 0, 10).columns).toEqual([]);
+    expect(resample([], 10).columns).toEqual([]);
   });
 });
 
@@ -402,19 +433,19 @@ describe('the scale of counts', () => {
 });
 
 describe('the ticks of time', () => {
-  const columns = (from: number, count: number, spanMs: number) => ({
+  const columns = (from: number, count: number, spanMs: number, offsetMs = 0) => ({
     columns: Array.from({ length: count }, (_, i) => ({
       start: from + i * spanMs,
       end: from + (i + 1) * spanMs,
-      requests: 0,
-      attacks: 0,
+      local: from + i * spanMs + offsetMs,
+      counts: [0, 0],
     })),
     spanMs,
   });
 
   test('are at round local times, with the date at midnight', () => {
     const from = Date.UTC(2026, 6, 1, 11, 15);
-    expect(timeTicks(columns(from, 24, HOUR_MS), 2, 5.75 * HOUR_MS)).toEqual([
+    expect(timeTicks(columns(from, 24, HOUR_MS, 5.75 * HOUR_MS), 2)).toEqual([
       { cell: 6, label: '20:00' },
       { cell: 14, label: '07-02' },
       { cell: 22, label: '04:00' },
@@ -440,7 +471,7 @@ describe('the ticks of time', () => {
         fc.integer({ min: 1, max: 9 }),
         (hour, count, spanHours, cellsPerColumn) => {
           const spanMs = spanHours * HOUR_MS;
-          const ticks = timeTicks(columns(hour * HOUR_MS, count, spanMs), cellsPerColumn, 0);
+          const ticks = timeTicks(columns(hour * HOUR_MS, count, spanMs), cellsPerColumn);
           for (const [i, { cell }] of ticks.entries()) {
             expect(cell + 3).toBeLessThanOrEqual(count * cellsPerColumn);
             if (i > 0) expect(cell - (ticks[i - 1]?.cell ?? 0)).toBeGreaterThanOrEqual(8);

@@ -1,4 +1,4 @@
-/** Plots for a terminal: the timeline as two panels of columns, or a row for each category; the attack types as bars. */
+/** Plots for a terminal: timelines as columns, with two panels or a row for each category; counts as bars. */
 import {
   ATTACK_TYPES,
   type AttackType,
@@ -9,8 +9,10 @@ import {
   type TopAttacks,
 } from '@wafstat/client';
 import { printable } from '../../printable.ts';
-import { alignColumns, type Io } from '../command.ts';
-import { count, dateTime, durationText, percentage, tickLabel } from './format.ts';
+import { DAY_MS, intervalOf } from '../../statistics/grid.ts';
+import type { Zone } from '../../zone.ts';
+import { alignColumns, hasColors, type Io, type Style, styled } from '../command.ts';
+import { count, dateTime, durationText, localTime, percentage, tickLabel } from './format.ts';
 
 export interface Terminal {
   columns: number;
@@ -19,12 +21,7 @@ export interface Terminal {
 }
 
 export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Terminal {
-  return {
-    columns: stdout.columns || 80,
-    rows: stdout.rows || 24,
-    // See no-color.org.
-    color: stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb',
-  };
+  return { columns: stdout.columns || 80, rows: stdout.rows || 24, color: hasColors(stdout, { env }) };
 }
 
 /** Milliseconds since the epoch; `to` is exclusive. */
@@ -33,13 +30,10 @@ export interface QueryRange {
   to: number;
 }
 
-export interface Timezone {
-  text: string;
-  offsetMs: number;
-}
-
+/** The panels of a timeline. */
 const SERIES = ['requests', 'attacks'] as const;
-type Series = (typeof SERIES)[number];
+const STYLES = ['cyan', 'red'] as const;
+const ATTACKS_STYLE = 'red';
 
 /** The title, a heading and an axis for each panel, the line between them, the times, and the next prompt. */
 const ROWS_BESIDE_BARS = 8;
@@ -50,34 +44,37 @@ const MARGIN_CELLS = 2;
 
 /** Requests above, attacks below on a scale of their own, and the times under both. */
 export function plotTimeline(
-  timeline: Timeline,
+  { requests, attacks }: Timeline,
   range: QueryRange,
-  { offsetMs, text }: Timezone,
+  zone: Zone,
   terminal: Terminal,
 ): string[] {
-  const title = titleOf(range, { offsetMs, text });
-  if (timeline.requests.length === 0) return [`${title}: an empty range`];
-  const layout = layOut(timeline, range.from, offsetMs, terminal);
-  const { columns, spanMs } = layout.resampled;
-  const panels = SERIES.map((series) => {
-    const [top = '', ...rest] = drawPanel(series, layout);
-    const heading = headingOf(series, columns, offsetMs, terminal.columns - layout.labelWidth - 2);
-    const bars = rest.map((line) => line.replace(/[▁-█]+/g, (run) => paint(run, series, terminal)));
-    return [`${top} ${paint(heading, series, terminal)}`, ...bars];
+  const points = pointsOf([requests, attacks], range.from, zone);
+  if (points.length === 0) return [`${titleOf(range, zone)}: an empty range`];
+  const layout = layOut(points, terminal);
+  const panels = STYLES.map((style, i) => {
+    const [top = '', ...rest] = drawPanel(i, layout);
+    const heading = headingOf(i, layout.columns, zone, terminal.columns - layout.labelWidth - 2);
+    return [
+      `${top} ${styled(heading, style, terminal.color)}`,
+      ...rest.map((line) => paintBars(line, style, terminal)),
+    ];
   });
-  const [requests = [], attacks = []] = panels;
   return [
-    paint(`${title}, ${durationText(spanMs)} per column`, 'bold', terminal),
-    ...requests,
+    columnsTitle(range, zone, layout, terminal),
+    ...(panels[0] ?? []),
     '',
-    ...attacks,
+    ...(panels[1] ?? []),
     timeLabels(layout.ticks, layout.labelWidth),
   ];
 }
 
-export function titleOf(range: QueryRange, { offsetMs, text }: Timezone): string {
-  const [from, to] = [range.from, range.to].map((time) => dateTime(time, offsetMs, 'minutes'));
-  return `${from} to ${to} (${text})`;
+export function titleOf({ from, to }: QueryRange, zone: Zone): string {
+  return `${dateTime(from, zone, 'minutes')} to ${dateTime(to, zone, 'minutes')} (${zone.name})`;
+}
+
+function columnsTitle(range: QueryRange, zone: Zone, { spanMs }: Columns, { color }: Terminal): string {
+  return styled(`${titleOf(range, zone)}, ${durationText(spanMs)} per column`, 'bold', color);
 }
 
 /** Attacks over time of each category. The points of all categories have the same times. */
@@ -87,15 +84,18 @@ export type CategoryTimeline = readonly { key: AttackType; timeline: readonly Po
 export function plotCategories(
   categories: CategoryTimeline,
   range: QueryRange,
-  timezone: Timezone,
+  zone: Zone,
   terminal: Terminal,
 ): string[] {
-  const title = titleOf(range, timezone);
-  const points = categories[0]?.timeline ?? [];
-  if (points.length === 0) return [`${title}: an empty range`];
   const rows = categories
-    .map(({ key, timeline }) => ({ key, timeline, total: timeline.reduce((sum, { num }) => sum + num, 0) }))
+    .map(({ key, timeline }) => ({ key, timeline, total: sum(timeline.map(({ num }) => num)) }))
     .toSorted((a, b) => b.total - a.total);
+  const points = pointsOf(
+    rows.map(({ timeline }) => timeline),
+    range.from,
+    zone,
+  );
+  if (points.length === 0) return [`${titleOf(range, zone)}: an empty range`];
   const labelsOf = (peaks: readonly number[]) => {
     const cells = rows.map(({ key, total }, i) => [key, count(total), count(peaks[i] ?? 0)]);
     return alignColumns([['category', 'attacks', 'peak'], ...cells], 'right');
@@ -103,35 +103,21 @@ export function plotCategories(
   // The peaks follow from the width of the plot. None is higher than the total of its row.
   const labelWidth = labelsOf(rows.map(({ total }) => total))[0]?.length ?? 0;
   const width = Math.max(COLUMNS_MIN, terminal.columns - labelWidth - MARGIN_CELLS - 1);
-  const resampled = resample({ requests: [...points], attacks: [] }, range.from, timezone.offsetMs, width);
-  const { columns, spanMs } = resampled;
-  const counts = rows.map(({ timeline }) =>
-    columns.map(({ start, end }) =>
-      timeline.reduce((sum, { time, num }) => (start < time && time <= end ? sum + num : sum), 0),
-    ),
-  );
-  const peaks = counts.map((row) => Math.max(...row));
+  const resampled = resample(points, width);
+  const { columns } = resampled;
+  const peaks = rows.map((_, i) => Math.max(...columns.map(({ counts }) => counts[i] ?? 0)));
   const [header = '', ...labels] = labelsOf(peaks);
   const cellsPerColumn = Math.floor(width / columns.length);
-  const ticks = timeTicks(resampled, cellsPerColumn, timezone.offsetMs);
-  const lines = counts.map((row, i) => {
-    const heights = row.map((num) => (num === 0 ? 0 : eighths(num / (peaks[i] ?? 1))));
-    const bars = heights
-      .map((height) => EIGHTHS_UP[height]?.repeat(cellsPerColumn))
-      .join('')
-      .trimEnd();
-    return `${labels[i]} │${bars.replace(/[▁-█]+/g, (run) => paint(run, 'attacks', terminal))}`;
+  const ticks = timeTicks(resampled, cellsPerColumn);
+  const lines = rows.map((_, i) => {
+    const shares = columns.map(({ counts: { [i]: num = 0 } }) => (num === 0 ? 0 : num / (peaks[i] ?? 1)));
+    const bars = shares.map((share) => EIGHTHS_UP[eighths(share)]?.repeat(cellsPerColumn)).join('');
+    return paintBars(`${labels[i]} │${bars.trimEnd()}`, ATTACKS_STYLE, terminal);
   });
-  const parts = [
-    counted(
-      rows.reduce((sum, { total }) => sum + total, 0),
-      'attacks',
-    ),
-    'each row on its own scale',
-  ];
+  const total = counted(sum(rows.map((row) => row.total)), 'attacks');
   return [
-    paint(`${title}, ${durationText(spanMs)} per column`, 'bold', terminal),
-    `${header} │ ${joinFitting(parts, width)}`,
+    columnsTitle(range, zone, resampled, terminal),
+    `${header} │ ${joinFitting([total, 'each row on its own scale'], width)}`,
     ...lines,
     `${' '.repeat(header.length + 1)}${timeAxis(columns.length * cellsPerColumn, ticks)}`,
     timeLabels(ticks, header.length + 1),
@@ -139,19 +125,18 @@ export function plotCategories(
 }
 
 /** All thirteen, the most frequent first. */
-export function plotTypes(types: AttackTypes, { from, to }: QueryRange, terminal: Terminal): string[] {
-  const total = ATTACK_TYPES.reduce((sum, type) => sum + types[type], 0);
+export function plotTypes(types: AttackTypes, range: QueryRange, zone: Zone, terminal: Terminal): string[] {
+  const total = sum(ATTACK_TYPES.map((type) => types[type]));
   const sorted = ATTACK_TYPES.toSorted((a, b) => types[b] - types[a]);
   const rows = sorted.map((type) => [type, count(types[type]), percentage(types[type], total)]);
-  const labels = alignColumns(rows, 'right');
-  const largest = Math.max(...ATTACK_TYPES.map((type) => types[type]));
-  const title = `${dateTime(from, 0, 'minutes')} to ${dateTime(to, 0, 'minutes')} (+00:00), ${counted(total, 'attacks')}`;
-  const lines = sorted.map((type, i) => {
-    const label = labels[i] ?? '';
-    const bar = horizontalBar(types[type], largest, Math.max(10, terminal.columns - label.length - 3));
-    return bar === '' ? label : `${label}  ${paint(bar, 'attacks', terminal)}`;
-  });
-  return [paint(title, 'bold', terminal), ...lines];
+  return [
+    styled(`${titleOf(range, zone)}, ${counted(total, 'attacks')}`, 'bold', terminal.color),
+    ...plotBars(
+      rows,
+      sorted.map((type) => types[type]),
+      terminal,
+    ),
+  ];
 }
 
 /** A row for each item. Names come from attackers, so they are escaped, and cut to half of the width. */
@@ -163,32 +148,42 @@ export function plotTop(
 ): string[] {
   const nameMax = Math.max(COLUMNS_MIN, Math.floor(terminal.columns / 2));
   const short = (name: string) => (name.length <= nameMax ? name : `${name.slice(0, nameMax - 1)}…`);
+  const isExact = items.every(({ error }) => error === 0);
   const rows = items.map(({ num, error }, i) => [
     short(printable(names[i] ?? '')),
     count(num),
-    error === 0 ? '' : `+${count(error)}`,
+    ...(isExact ? [] : [error === 0 ? '' : `+${count(error)}`]),
     percentage(num, attacks),
   ]);
-  const isExact = items.every(({ error }) => error === 0);
-  const labels = alignColumns(isExact ? rows.map((row) => row.toSpliced(2, 1)) : rows, 'right');
-  const largest = Math.max(0, ...items.map(({ num }) => num));
-  const lines = items.map(({ num }, i) => {
-    const label = labels[i] ?? '';
-    const bar = horizontalBar(num, largest, Math.max(10, terminal.columns - label.length - 3));
-    return `${label}  ${paint(bar, 'attacks', terminal)}`;
+  return [
+    styled(printable(title), 'bold', terminal.color),
+    ...plotBars(
+      rows,
+      items.map(({ num }) => num),
+      terminal,
+    ),
+  ];
+}
+
+/** Labels with a bar for each value. The largest fills the line. */
+function plotBars(rows: readonly string[][], values: readonly number[], terminal: Terminal): string[] {
+  const largest = Math.max(0, ...values);
+  return alignColumns(rows, 'right').map((label, i) => {
+    const bar = horizontalBar(values[i] ?? 0, largest, Math.max(10, terminal.columns - label.length - 3));
+    return bar === '' ? label : paintBars(`${label}  ${bar}`, ATTACKS_STYLE, terminal);
   });
-  return [paint(printable(title), 'bold', terminal), ...lines];
 }
 
-const COLOR_CODES = { bold: 1, requests: 36, attacks: 31 } as const;
-
-function paint(text: string, style: keyof typeof COLOR_CODES, { color }: Terminal): string {
-  return color ? `\u001b[${COLOR_CODES[style]}m${text}\u001b[0m` : text;
+function paintBars(line: string, style: Style, { color }: Terminal): string {
+  return line.replace(/[▁-▏]+/g, (run) => styled(run, style, color));
 }
 
-interface Layout {
-  resampled: Columns;
-  scales: Readonly<Record<Series, Scale>>;
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+interface Layout extends Columns {
+  scales: readonly Scale[];
   rows: number;
   labelWidth: number;
   cellsPerColumn: number;
@@ -196,21 +191,20 @@ interface Layout {
 }
 
 /** Narrow labels leave room for more columns, whose smaller values have narrower labels: takes the first fit. */
-function layOut(timeline: Timeline, from: number, offsetMs: number, terminal: Terminal): Layout {
+function layOut(points: Column[], terminal: Terminal): Layout {
   const rows = Math.max(ROWS_MIN, Math.floor((terminal.rows - ROWS_BESIDE_BARS) / SERIES.length));
   for (let labelWidth = 1; ; labelWidth++) {
     const width = Math.max(COLUMNS_MIN, terminal.columns - labelWidth - MARGIN_CELLS);
-    const resampled = resample(timeline, from, offsetMs, width);
-    const scale = (series: Series) =>
-      scaleOf(Math.max(...resampled.columns.map((column) => column[series])), rows);
-    const scales = { requests: scale('requests'), attacks: scale('attacks') };
-    const labels = SERIES.flatMap((series) =>
-      scales[series].ticks.map((tick) => scaleLabel(tick, scales[series])),
+    const resampled = resample(points, width);
+    const { columns } = resampled;
+    const scales = SERIES.map((_, i) =>
+      scaleOf(Math.max(...columns.map(({ counts }) => counts[i] ?? 0)), rows),
     );
+    const labels = scales.flatMap((scale) => scale.ticks.map((tick) => scaleLabel(tick, scale)));
     if (labels.some((label) => label.length > labelWidth)) continue;
-    const cellsPerColumn = Math.floor(width / resampled.columns.length);
-    const ticks = timeTicks(resampled, cellsPerColumn, offsetMs);
-    return { resampled, scales, rows, labelWidth, cellsPerColumn, ticks };
+    const cellsPerColumn = Math.floor(width / columns.length);
+    const ticks = timeTicks(resampled, cellsPerColumn);
+    return { ...resampled, scales, rows, labelWidth, cellsPerColumn, ticks };
   }
 }
 
@@ -218,16 +212,16 @@ const EIGHTHS_UP = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const EIGHTHS_RIGHT = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'] as const;
 
 /** Values between two axes. The first line has the top of the scale and is free beside it, for a heading. */
-function drawPanel(series: Series, layout: Layout): string[] {
-  const { resampled, scales, rows, labelWidth, cellsPerColumn, ticks } = layout;
-  const { [series]: scale } = scales;
+function drawPanel(series: number, layout: Layout): string[] {
+  const { columns, rows, labelWidth, cellsPerColumn, ticks } = layout;
+  const scale = layout.scales[series] ?? { top: 1, ticks: [] };
   // A label is in the row whose lower edge its value is.
   const labels = new Map(
     scale.ticks.map((tick) => [Math.round((tick / scale.top) * rows), scaleLabel(tick, scale)]),
   );
   const axis = (row: number) =>
     `${(labels.get(row) ?? '').padStart(labelWidth)}${labels.has(row) ? '┤' : '│'}`;
-  const heights = resampled.columns.map((column) => eighths((column[series] / scale.top) * rows));
+  const heights = columns.map(({ counts }) => eighths(((counts[series] ?? 0) / scale.top) * rows));
   const bars = Array.from({ length: rows }, (_, i) => rows - 1 - i).map((row) => {
     const cells = heights.map((height) => EIGHTHS_UP[Math.min(8, Math.max(0, height - row * 8))] ?? ' ');
     return `${axis(row)}${cells.map((cell) => cell.repeat(cellsPerColumn)).join('')}`.trimEnd();
@@ -257,21 +251,20 @@ function eighths(cells: number): number {
 }
 
 /** `1 attack`, `2,000 attacks`. */
-function counted(n: number, series: Series): string {
-  return `${count(n)} ${n === 1 ? series.slice(0, -1) : series}`;
+function counted(n: number, name: string): string {
+  return `${count(n)} ${n === 1 ? name.slice(0, -1) : name}`;
 }
 
-function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
-  const total = (name: Series) => columns.reduce((sum, column) => sum + column[name], 0);
-  const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
-  const parts = [counted(total(series), series)];
-  if (series === 'attacks' && total('requests') > 0) {
-    parts.push(`${percentage(total('attacks'), total('requests'))} of the requests`);
-  }
-  if (peak[series] > 0) {
+function headingOf(series: number, columns: readonly Column[], zone: Zone, cells: number): string {
+  const countOf = ({ counts }: Column) => counts[series] ?? 0;
+  const [requests = 0, attacks = 0] = SERIES.map((_, i) => sum(columns.map(({ counts }) => counts[i] ?? 0)));
+  const peak = columns.reduce((highest, column) => (countOf(column) > countOf(highest) ? column : highest));
+  const parts = [counted(series === 0 ? requests : attacks, SERIES[series] ?? '')];
+  if (series === 1 && requests > 0) parts.push(`${percentage(attacks, requests)} of the requests`);
+  if (countOf(peak) > 0) {
     // The end of the column, like the time of a point in the table, CSV and JSON.
     const precision = peak.end % MINUTE_MS === 0 ? 'minutes' : 'seconds';
-    parts.push(`peak ${count(peak[series])} until ${dateTime(peak.end, offsetMs, precision)}`);
+    parts.push(`peak ${count(countOf(peak))} until ${dateTime(peak.end, zone, precision)}`);
   }
   return joinFitting(parts, cells);
 }
@@ -287,19 +280,20 @@ function joinFitting(parts: readonly string[], cells: number): string {
 interface Column {
   start: number;
   end: number;
-  requests: number;
-  attacks: number;
+  /** What the clock shows at the start, as if it were UTC. */
+  local: number;
+  /** The count of each series. */
+  counts: number[];
 }
 
 interface Columns {
   columns: Column[];
-  /** Time span of a column; the range may cut the first and the last one. */
+  /** Time span of a column. The range may cut the first and the last one, a change of the clock any. */
   spanMs: number;
 }
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 /** Spans whose multiples are round times. */
 const SPANS_MS: readonly number[] = [
@@ -308,45 +302,43 @@ const SPANS_MS: readonly number[] = [
   ...[1, 2, 3, 4, 5, 7, 10, 14, 21, 28].map((n) => n * DAY_MS),
 ];
 
-/** Every point is in exactly one column, so the sums stay the same. */
-export function resample(timeline: Timeline, from: number, offsetMs: number, columnsMax: number): Columns {
-  const points = timeline.requests.map(({ time, num }, i) => ({
-    start: timeline.requests[i - 1]?.time ?? from,
-    end: time,
-    requests: num,
-    attacks: timeline.attacks[i]?.num ?? 0,
-  }));
-  const intervalMs = points.reduce((longest, { start, end }) => Math.max(longest, end - start), 0);
+/** A column for each point. All series have the same times. */
+export function pointsOf(series: readonly (readonly Point[])[], from: number, zone: Zone): Column[] {
+  const [first = []] = series;
+  return first.map(({ time }, i) => {
+    const start = first[i - 1]?.time ?? from;
+    const counts = series.map((points) => points[i]?.num ?? 0);
+    return { start, end: time, local: localTime(start, zone), counts };
+  });
+}
+
+/** The columns of the shortest round span that fits. Every point is in exactly one column, so the sums stay the same. */
+export function resample(points: Column[], columnsMax: number): Columns {
+  const longestMs = points.reduce((longest, { start, end }) => Math.max(longest, end - start), 0);
+  // A day on which the clock is set back is longer than the interval.
+  const intervalMs = Math.min(longestMs, intervalOf((points.at(-1)?.end ?? 0) - (points[0]?.start ?? 0)));
   if (points.length <= columnsMax) return { columns: points, spanMs: intervalMs };
-  const spanMs = spanOf(points, intervalMs, offsetMs, columnsMax);
+  // Twice the even share leaves room for the two columns that the range cuts.
+  const longEnoughMs = intervalMs * Math.ceil((2 * points.length) / columnsMax);
+  const spans = SPANS_MS.filter((span) => span % intervalMs === 0);
+  const spanMs = spans.find((span) => columnsOf(points, span).length <= columnsMax) ?? longEnoughMs;
+  return { columns: columnsOf(points, spanMs), spanMs };
+}
+
+function columnsOf(points: readonly Column[], spanMs: number): Column[] {
   const columns: Column[] = [];
   for (const point of points) {
     const last = columns.at(-1);
-    if (last && columnNumber(last.start, spanMs, offsetMs) === columnNumber(point.start, spanMs, offsetMs)) {
+    const isSame = last && Math.floor(last.local / spanMs) === Math.floor(point.local / spanMs);
+    // The hours that a clock shows twice are columns of their own; a day is one.
+    if (isSame && (spanMs >= DAY_MS || point.local - last.local >= point.start - last.start)) {
       last.end = point.end;
-      last.requests += point.requests;
-      last.attacks += point.attacks;
+      last.counts = last.counts.map((n, i) => n + (point.counts[i] ?? 0));
     } else {
       columns.push({ ...point });
     }
   }
-  return { columns, spanMs };
-}
-
-/** The shortest span that fits and that no point straddles. */
-function spanOf(points: readonly Column[], intervalMs: number, offsetMs: number, columnsMax: number): number {
-  const first = points[0]?.start ?? 0;
-  const last = points.at(-1)?.start ?? 0;
-  const fits = (spanMs: number) =>
-    columnNumber(last, spanMs, offsetMs) - columnNumber(first, spanMs, offsetMs) < columnsMax;
-  const round = SPANS_MS.find((spanMs) => spanMs % intervalMs === 0 && fits(spanMs));
-  // Twice the even share leaves room for the two columns that the range cuts.
-  return round ?? intervalMs * Math.ceil((2 * points.length) / columnsMax);
-}
-
-/** Counted from the first local midnight of 1970. */
-function columnNumber(time: number, spanMs: number, offsetMs: number): number {
-  return Math.floor((time + offsetMs) / spanMs);
+  return columns;
 }
 
 interface Scale {
@@ -391,21 +383,20 @@ const LABEL_CELLS_LEFT = Math.floor(LABEL_CELLS / 2);
 const GAP_CELLS = 3;
 
 /** Ticks at the left edge of columns that begin at a round local time. */
-export function timeTicks(
-  { columns, spanMs }: Columns,
-  cellsPerColumn: number,
-  offsetMs: number,
-): TimeTick[] {
-  const hasRoom = (step: number) => (step / spanMs) * cellsPerColumn >= LABEL_CELLS + GAP_CELLS;
-  const step = TICK_STEPS_MS.find((candidate) => candidate % spanMs === 0 && hasRoom(candidate));
-  if (step === undefined) return [];
-  const cells = columns.length * cellsPerColumn;
-  return columns.flatMap(({ start }, i) => {
+export function timeTicks({ columns, spanMs }: Columns, cellsPerColumn: number): TimeTick[] {
+  const hasRoom = (cells: number) => cells >= LABEL_CELLS + GAP_CELLS;
+  const step = TICK_STEPS_MS.find(
+    (candidate) => candidate % spanMs === 0 && hasRoom((candidate / spanMs) * cellsPerColumn),
+  );
+  const ticks: TimeTick[] = [];
+  for (const [i, { local }] of columns.entries()) {
     const cell = i * cellsPerColumn;
-    // A label is centred under its tick and must stay inside the plot.
-    const fits = cell + LABEL_CELLS_LEFT < cells;
-    return fits && (start + offsetMs) % step === 0 ? [{ cell, label: tickLabel(start, offsetMs) }] : [];
-  });
+    // A label is centred under its tick and must stay inside the plot. A clock that is set back shows a time twice.
+    const fits = cell + LABEL_CELLS_LEFT < columns.length * cellsPerColumn;
+    const isApart = hasRoom(cell - (ticks.at(-1)?.cell ?? Number.NEGATIVE_INFINITY));
+    if (step && local % step === 0 && fits && isApart) ticks.push({ cell, label: tickLabel(local) });
+  }
+  return ticks;
 }
 
 /** The line below the time axis, whose origin is at `originCell`. */

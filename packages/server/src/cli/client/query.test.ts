@@ -13,7 +13,6 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { eventually } from '../../../../../test/process.ts';
 import type { Io } from '../command.ts';
 import { runProgram } from '../program.ts';
-import { rangeOf, rangeProblems } from './query.ts';
 
 const PASSWORD = 'correct horse battery staple';
 /** Within the retention time, and not in the future. */
@@ -99,12 +98,15 @@ async function getToken(): Promise<string> {
   return response.headers.get('X-Subject-Token') ?? '';
 }
 
-/** A service that records requests, and has the same response for all. */
-async function listen(body: object): Promise<{ address: string; requests: IncomingMessage[] }> {
+/** A service that records requests, and has the same response for all but one call. */
+async function listen(
+  body: object,
+  qps: object = [],
+): Promise<{ address: string; requests: IncomingMessage[] }> {
   const requests: IncomingMessage[] = [];
   const server = createServer((request, response) => {
     requests.push(request);
-    response.end(JSON.stringify(body));
+    response.end(JSON.stringify(request.url?.includes('/qps/timeline') ? qps : body));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -247,7 +249,7 @@ describe('queries', () => {
     const { id } = JSON.parse(added.out);
     await run(['user', 'grant', 'admin', '--project', id, ...data]);
     onTestFinished(async () => {
-      await run(['project', 'delete', id, ...data]);
+      await run(['project', 'delete', id, '--yes', ...data]);
     });
     const query = ['types', '--url', url, '--project', 'default', ...RANGE];
     const { err } = await run(query, { env: { WAFSTAT_TOKEN: await getToken() } });
@@ -271,6 +273,32 @@ describe('queries', () => {
     });
     expect({ status, err }).toEqual({ status: 0, err: '' });
     expect(out).toMatch(/^total +31$/m);
+  });
+
+  test('days and output are those of an IANA time zone, also in the service', async () => {
+    const zone = ['--timezone', 'europe/berlin'];
+    const query = (...args: string[]) => run([...args, ...place, ...signIn, ...zone], password);
+    const day = ['--from', '2026-10-25', '--to', '2026-10-25'];
+    const csv = (await query('timeline', ...day, '--output', 'csv')).out.trimEnd().split('\r\n').slice(1);
+    // 25 hours, by five minutes.
+    expect(csv).toHaveLength(300);
+    expect(csv[0]).toBe('2026-10-25T00:05:00.000+02:00,0,0');
+    expect(csv.slice(34, 38).map((line) => line.slice(11, 29))).toEqual([
+      '02:55:00.000+02:00',
+      '02:00:00.000+01:00',
+      '02:05:00.000+01:00',
+      '02:10:00.000+01:00',
+    ]);
+    expect(csv.at(-1)).toBe('2026-10-26T00:00:00.000+01:00,0,0');
+    expect((await query('types', ...day)).out.split('\n')[0]).toBe(
+      '2026-10-25 00:00 to 2026-10-26 00:00 (Europe/Berlin)',
+    );
+    for (const command of ['timeline', 'peak', 'hosts', 'sources'])
+      expect((await query(command)).out).toContain('(Europe/Berlin)');
+    expect((await query('top', 'rules', ...day)).out).toContain('(Europe/Berlin)');
+    expect((await run(['types', ...place, '--timezone', 'Europe/Berln', '--token', 't'])).err).toBe(
+      "wafstat: --timezone is 'Europe/Berln', but must be an offset like +08:00, from -12:00 to +14:00, or an IANA time zone name like Europe/Berlin\n",
+    );
   });
 
   test('a timeline by category, as a table, CSV and plot', async () => {
@@ -306,19 +334,16 @@ describe('queries', () => {
   test('the peak is the busiest second', async () => {
     const output = async (format: string) =>
       (await run(['peak', ...place, ...signIn, ...RANGE, '--output', format], password)).out;
+    const minute = (time: number) => new Date(time).toISOString().slice(0, 19).replace('T', ' ');
     expect(JSON.parse(await output('json'))).toEqual({ qps: 1_200 });
     expect((await output('table')).split('\n').map((line) => line.split(/ {2,}/))).toEqual([
-      ['from (+00:00)', 'to', 'requests in the busiest second'],
-      [
-        ...[MINUTE, MINUTE + 120_000].map((time) =>
-          new Date(time).toISOString().slice(0, 19).replace('T', ' '),
-        ),
-        '1,200',
-      ],
+      ['from (+00:00)', 'to', 'requests in the busiest second', 'in the minute from'],
+      [minute(MINUTE), minute(MINUTE + 120_000), '1,200', minute(MINUTE)],
       [''],
     ]);
     expect(await output('csv')).toBe(
-      `from,to,qps\r\n${new Date(MINUTE).toISOString()},${new Date(MINUTE + 120_000).toISOString()},1200\r\n`,
+      `from,to,qps,minute\r\n${[MINUTE, MINUTE + 120_000].map((time) => new Date(time).toISOString()).join()},1200,` +
+        `${new Date(MINUTE).toISOString()}\r\n`,
     );
     const host = ['--host', 'quiet.example.com', '--output', 'json'];
     expect(JSON.parse((await run(['peak', ...place, ...signIn, ...RANGE, ...host], password)).out)).toEqual({
@@ -388,7 +413,8 @@ describe('queries', () => {
       const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p', ...RANGE];
       const plot = await run(query, { columns: 60, env: { NO_COLOR: '1' } });
       expect(plot.out.split('\n').slice(0, -1)).toEqual([
-        `${minute(from)} to ${minute(to)} (+00:00): 100 attacks with a source, about 7,000 sources`,
+        `${minute(from)} to ${minute(to)} (+00:00): 100 attacks`,
+        'with a source, about 7,000 sources',
         `10.0.0.1           50          50.0%  ${'█'.repeat(21)}`,
         `\\u001b[31m\\u202e1  25  +1,500  25.0%  ${'█'.repeat(10)}▌`,
       ]);
@@ -402,9 +428,19 @@ describe('queries', () => {
       const list = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from, to, items: [] };
       const { address } = await listen(list);
       const query = ['top', 'urls', '--url', address, '--token', 't', '--project', 'p', '--to', String(to)];
-      const notKept = 'earlier hours are not kept';
+      const notKept = 'the server has deleted earlier top lists (--details-retention)';
       expect((await run([...query, '--last', '90d'])).out).toContain(notKept);
       expect((await run([...query, '--from', String(from + 1)])).out).not.toContain(notKept);
+    });
+
+    test('says that the whole range is too old', async () => {
+      const list = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from: to, to, items: [] };
+      const { address } = await listen(list);
+      const query = ['top', 'urls', '--url', address, '--token', 't', '--project', 'p'];
+      const { out } = await run([...query, '--from', '2026-01-01', '--to', '2026-01-01']);
+      expect(out.split('\n')[0]).toBe(
+        '2026-01-01 00:00 to 2026-01-02 00:00 (+00:00): the server has deleted top lists of that time (--details-retention)',
+      );
     });
 
     test('says why a number of values is only a minimum', async () => {
@@ -426,7 +462,7 @@ describe('queries', () => {
       );
       expect(await top()).toMatchObject({
         status: 2,
-        err: expect.stringContaining("missing required argument 'sources|urls|rules|countries'"),
+        err: "wafstat: <sources|urls|rules|countries> is missing: see 'wafstat top --help'\n",
       });
     });
   });
@@ -515,7 +551,9 @@ describe('queries', () => {
     ]);
     expect(status).toBe(2);
     expect(err.match(/^wafstat: /gm)).toHaveLength(5);
-    expect(err).toContain("--timezone is '8', but must be an offset like +08:00, from -12:00 to +14:00");
+    expect(err).toContain(
+      "--timezone is '8', but must be an offset like +08:00, from -12:00 to +14:00, or an IANA",
+    );
   });
 });
 
@@ -588,7 +626,7 @@ describe('a hostile service', () => {
   test.each(['timeline', 'types', 'peak', 'hosts', 'sources'])(
     'does not control the terminal in %s',
     async (name) => {
-      const { address } = await listen(body);
+      const { address } = await listen(body, [{ key: 'ACCESS', timeline: series }]);
       const place = ['--url', address, '--project', 'a'.repeat(32), '--token', 't'];
       for (const output of ['table', 'csv', 'json']) {
         const { status, out, err } = await run([name, ...place, '--output', output], { columns: 80 });
@@ -637,40 +675,6 @@ describe('a hostile service', () => {
       expect(err).toMatch(/^wafstat: cannot .* 'my shop'.*owned/);
       expect(err).not.toMatch(RAW);
     }
-  });
-});
-
-describe('the range of a query', () => {
-  const NOW = 1_000_000;
-  const at = (time: number) => ({ text: String(time), time });
-
-  test('is the last time until now by default', () => {
-    const last = 1_000;
-    const byDefault = () => undefined;
-    const range = (from?: ReturnType<typeof at>, to?: ReturnType<typeof at>) =>
-      rangeOf({ from, to, last }, byDefault, NOW);
-    expect(range()).toEqual({ from: 999_000, to: NOW });
-    expect(range(undefined, at(5_000))).toEqual({ from: 4_000, to: 5_000 });
-    expect(range(at(7))).toEqual({ from: 7, to: NOW });
-    expect(range(at(7), at(9))).toEqual({ from: 7, to: 9 });
-    expect(range(undefined, at(500))).toEqual({ from: 0, to: 500 });
-  });
-
-  test('has a length that is given with its end or its start, but not with both', () => {
-    const given = (...names: string[]) => ((name) => (names.includes(name) ? 'cli' : undefined)) as Given;
-    type Given = Parameters<typeof rangeProblems>[1];
-    expect(rangeOf({ from: at(7), to: undefined, last: 1_000 }, given('from', 'last'), NOW)).toEqual({
-      from: 7,
-      to: 1_007,
-    });
-    expect(rangeOf({ from: undefined, to: at(5_000), last: 1_000 }, given('to', 'last'), NOW)).toEqual({
-      from: 4_000,
-      to: 5_000,
-    });
-    const problems = (...names: string[]) => rangeProblems({ from: at(7), to: at(7) }, given(...names), NOW);
-    expect(problems('from', 'last')).toEqual([]);
-    expect(problems('from', 'to')).toEqual([]);
-    expect(problems('from', 'to', 'last')).toEqual([expect.stringMatching(/use only two/)]);
   });
 });
 
@@ -739,12 +743,12 @@ describe('profiles', () => {
       seen = printed.err.length;
       terminal.write(`${text}\r`);
     };
-    await answer('URL: ', 'nowhere');
-    await answer('URL: ', url);
-    await answer('project (ID or name): ', project);
-    await answer('authenticate with key, password or token [password]: ', 'password');
-    await answer('user: ', 'admin');
-    await answer('domain [default]: ', '');
+    await answer('URL of the service [http://127.0.0.1:8080]: ', 'nowhere');
+    await answer('URL of the service [http://127.0.0.1:8080]: ', url);
+    await answer('project, by name or ID [default]: ', project);
+    await answer('log in with password, key (an access key) or token [password]: ', 'password');
+    await answer('user [admin]: ', '');
+    await answer('domain of the user [default]: ', '');
     await answer('password: ', PASSWORD);
     expect(await configured).toBe(0);
     expect(printed.err).toContain('must be a URL like https://waf.example.com');

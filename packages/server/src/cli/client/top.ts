@@ -8,13 +8,14 @@ import {
   type TopAttacksQuery,
   type UrlCount,
 } from '@wafstat/client';
+import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
 import { integer, listOf, oneOf, option, UsageError } from '../options.ts';
 import { CONNECTION_OPTIONS } from './connection.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
-import { plotTop, type QueryRange, type Timezone, titleOf } from './plot.ts';
-import { QUERY_OPTIONS, queryProblems, runQuery, TIMEZONE } from './query.ts';
+import { plotTop, type QueryRange, titleOf } from './plot.ts';
+import { QUERY_OPTIONS, queryProblems, runQuery } from './query.ts';
 
 type Item = BoundedCount & Partial<UrlCount>;
 type List = TopAttacks<Item>;
@@ -38,8 +39,6 @@ function categories(value: string): AttackType[] {
 }
 
 export const topCommand = command({
-  name: `top <${Object.keys(LISTS).join('|')}>`,
-  description: 'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
@@ -53,12 +52,11 @@ export const topCommand = command({
       categories,
     ),
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
-    timezone: TIMEZONE,
     output: PLOT_OUTPUT,
     ...CONNECTION_OPTIONS,
   },
   check: queryProblems,
-  run({ category, top, timezone, ...values }, [name = ''], io, source) {
+  run({ category, top, ...values }, [name = ''], io, source) {
     const kind = Object.hasOwn(LISTS, name) ? LISTS[name] : undefined;
     if (kind === undefined)
       throw new UsageError([`the list is '${name}', but must be ${listOf(Object.keys(LISTS))}`]);
@@ -66,19 +64,17 @@ export const topCommand = command({
       values,
       source,
       io,
-      (range) => renderer(kind, timezone, range),
+      (range, zone) => renderer(kind, zone, range),
       (client, query) => kind.call(client, { ...query, top, attacks: category }),
     );
   },
 });
 
-function renderer(kind: Kind, timezone: Timezone, range: QueryRange): Renderer<List> {
-  const { offsetMs, text } = timezone;
-  const time = (ms: number) => isoTime(ms, offsetMs, text);
+function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   const isUrls = kind.one === 'URL';
   return {
     plot: (list, terminal) =>
-      plotTop(list.items.map(nameOf), list, heading(list, kind, timezone, range), terminal),
+      plotTop(list.items.map(nameOf), list, heading(list, kind, zone, range), terminal),
     table: (list) => {
       const hasErrors = list.items.some(({ error }) => error !== 0);
       const rows = list.items.map((item) => [
@@ -88,14 +84,14 @@ function renderer(kind: Kind, timezone: Timezone, range: QueryRange): Renderer<L
         percentage(item.num, list.attacks),
       ]);
       const header = [kind.one, 'attacks', ...(hasErrors ? ['error'] : []), 'share'];
-      return [heading(list, kind, timezone, range), ...alignColumns([header, ...rows], 'right')];
+      return [heading(list, kind, zone, range), ...alignColumns([header, ...rows], 'right')];
     },
     csv: ({ from, to, items }) =>
       printableCsv(
         ['from', 'to', ...(isUrls ? ['host_id', 'host'] : []), kind.one.toLowerCase(), 'attacks', 'error'],
         items.map(({ key, host = '', host_id, num, error }) => [
-          time(from),
-          time(to),
+          isoTime(from, zone),
+          isoTime(to, zone),
           ...(isUrls ? [host_id ?? '', host] : []),
           key,
           num,
@@ -114,7 +110,7 @@ function nameOf({ key, host = '' }: Item): string {
  * `2026-07-01 12:00 to 2026-07-02 12:00 (+00:00): 31 attacks with a source, 2 sources`, with the hours that the list covers.
  * Logs do not name everything, so there may be more attacks.
  */
-function heading(list: List, { one, many }: Kind, timezone: Timezone, range: QueryRange): string {
+function heading(list: List, { one, many }: Kind, zone: Zone, range: QueryRange): string {
   const { attacks, total, distinct_is } = list;
   const names = `${count(total)} ${total === 1 ? one : many}`;
   const distinct = {
@@ -126,6 +122,11 @@ function heading(list: List, { one, many }: Kind, timezone: Timezone, range: Que
     `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
     distinct[distinct_is] ?? names,
   ];
-  const cut = list.shortened ? '; earlier hours are too large for one list' : '; earlier hours are not kept';
-  return `${titleOf(list, timezone)}: ${parts.join(', ')}${list.from > range.from ? cut : ''}`;
+  const cut = list.shortened
+    ? 'earlier hours are too large for one list'
+    : 'the server has deleted earlier top lists (--details-retention)';
+  // All of the range is too old.
+  if (list.from === list.to && range.from < range.to)
+    return `${titleOf(range, zone)}: the server has deleted top lists of that time (--details-retention)`;
+  return `${titleOf(list, zone)}: ${parts.join(', ')}${list.from > range.from ? `; ${cut}` : ''}`;
 }
