@@ -353,7 +353,7 @@ describe('an access key', () => {
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
     expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
       400,
-      "marker is 'none', but must be the ID of the last item of the previous page",
+      "marker is 'none', but must be that of links.next of the previous page",
     ]);
   });
 

@@ -41,10 +41,10 @@ export function parseTotalsQuery(query: RawQuery, now: number): StatisticsQuery 
 }
 
 function parseTimezone<T>(query: RawQuery, parse: (text: string) => T): T | undefined {
-  // A `+` that the client did not percent-encode arrives as a space.
-  const text = single(query, 'timezone')?.replaceAll(' ', '+');
+  const text = single(query, 'timezone');
   try {
-    return text === undefined ? undefined : parse(text);
+    // A `+` that the client did not percent-encode arrives as a space.
+    return text === undefined ? undefined : parse(text.replaceAll(' ', '+'));
   } catch (error) {
     throw invalid('timezone', text ?? '', `${(error as Error).message}; in a URL, write + as %2B`);
   }
