@@ -1,6 +1,6 @@
 /** `completion`: completes commands, options and values in a shell, from what the program itself declares. */
 import type { Command as Commander } from 'commander';
-import { command, type Io, printLine } from './command.ts';
+import { command, type Io } from './command.ts';
 import { listOf, UsageError } from './options.ts';
 
 /** Shells call the program for the words so far. If it knows none, they complete files. */
@@ -47,7 +47,7 @@ export const completionCommand = (createProgram: CreateProgram) =>
           io,
           () => {},
         );
-        for (const line of completionsOf(words, program)) printLine(io.stdout, line);
+        for (const line of completionsOf(words, program)) io.stdout.write(`${line}\n`);
       } else if (Object.hasOwn(SCRIPTS, shell)) io.stdout.write(SCRIPTS[shell] ?? '');
       else throw new UsageError([`the shell is '${shell}', but must be ${listOf(SHELLS)}`]);
       return 0;
