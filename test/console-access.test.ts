@@ -135,17 +135,22 @@ describeService('access', (service) => {
 
   test('a project in which the user has no role is neither shown nor accessible', async () => {
     const { sandbox, installation, server, page } = service;
+    await sandbox.ingest(installation.project_id, [{ time: Date.now() - 60_000, host: 'own.example' }]);
     const other = await sandbox.runJson<{ id: string }>('project', 'add', 'secret project');
     await sandbox.ingest(other.id, [{ time: Date.now() - 60_000, host: 'hidden.example', attack: 'sqli' }]);
     const carol = await service.addUser('carol', 'both');
     await service.enter(`/console/?project=${other.id}`, carol);
-    await page.getByText('default has no data yet').waitFor();
-    await expect.poll(() => new URL(page.url()).searchParams.get('project')).toBe(installation.project_id);
+    // The numbers of another project would look like those of the link.
+    await page.getByText('You cannot view the project of this link').waitFor();
+    expect(await page.locator('.figures').count()).toBe(0);
     expect(await page.content()).not.toContain('secret project');
+    await page.locator('main').getByRole('link', { name: 'default' }).click();
+    await expect.poll(() => page.locator('.figure.requests .value').textContent()).toBe('1');
+    expect(new URL(page.url()).searchParams.get('project')).toBe(installation.project_id);
     const headers = { Cookie: await service.session(carol), ...CONSOLE };
     for (const [method, path] of [
       ['GET', `/v1/${other.id}/connections`],
-      ['GET', `/console/api/projects/${other.id}/hosts/figures?from=0&to=1`],
+      ['POST', `/console/api/projects/${other.id}/figures`],
       ['POST', `/v1/${other.id}/waf/instance`],
       ['POST', `/v1/${installation.project_id}/waf/instance`],
       ['GET', '/v3/users'],

@@ -205,13 +205,13 @@ describeService('management', (service) => {
       hosts.map((host) => ({ time, host })),
     );
     await service.enter('/console/hosts?sort=name');
-    const listed: string[] = [];
-    for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
-      await page.getByText(`${pageOfHosts} of 130`).waitFor();
-      listed.push(...(await page.locator('tbody td:first-child').allTextContents()));
-      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next', exact: true }).click();
+    for (const shown of [50, 100]) {
+      await page.getByText(`${shown} of 130 are shown`).waitFor();
+      await page.getByText('Show more').click();
     }
-    expect(listed).toEqual(hosts);
+    const listed = page.locator('tbody td:first-child');
+    await expect.poll(() => listed.allTextContents()).toEqual(hosts);
+    expect(await page.getByText('Show more').count()).toBe(0);
     const id = (await api.hostIds()).get('host-130.example');
     await page.goto(`/console/?host=${id}`);
     await page.getByRole('button', { name: 'Hosts: host-130.example' }).click();
@@ -272,16 +272,19 @@ describeService('management', (service) => {
 
   test('roles that were not saved because of an error are saved with a second click', async () => {
     const { sandbox, page } = service;
-    const shop = await sandbox.runJson<{ id: string }>('project', 'add', 'shop');
+    await sandbox.runJson<{ id: string }>('project', 'add', 'shop');
     await service.addUser('erin', 'both');
     await service.enter('/console/admin');
     await page.getByRole('button', { name: 'Edit erin' }).click();
     await page.getByRole('group', { name: 'default' }).getByText('reader').click();
     await page.getByRole('group', { name: 'shop' }).getByText('ingest').click();
     await page.getByRole('group', { name: 'All projects' }).getByText('reader').click();
-    await page.route(`**/v3/projects/${shop.id}/**`, (route) => route.abort(), { times: 1 });
+    await page.route('**/v3/domains/**', (route) => route.abort(), { times: 1 });
     await page.getByText('Save roles').click();
     await page.getByText('It may be restarting, or the network is down.').waitFor();
+    const outcome = await page.locator('dialog .outcome').textContent();
+    expect(outcome).toMatch(/Saved: .*grant ingest in shop.*\. Not saved: grant reader in All projects\.$/);
+    expect(outcome).toContain('revoke reader in default');
     await page.getByText('Save roles').click();
     await page.getByText('Roles saved.').waitFor();
     await page.getByText('Close', { exact: true }).click();
@@ -296,10 +299,15 @@ describeService('management', (service) => {
     await page.getByRole('button', { name: 'Disable default' }).click();
     await page.getByText('It is the last enabled project').waitFor();
     const disable = page.getByRole('button', { name: 'Disable project' });
-    expect(await disable.isDisabled()).toBe(true);
+    const typed = (name: string) => page.getByLabel(`Type ${name} to confirm`);
+    const isValid = (name: string) => typed(name).evaluate((one) => one.matches(':valid'));
+    expect(await isValid('default')).toBe(false);
+    await typed('default').fill('other');
+    await disable.click();
+    expect(await isValid('default')).toBe(false);
     await page.getByText('Cancel').click();
     await page.getByRole('button', { name: 'Disable default' }).click();
-    await page.getByLabel('Type default to confirm').fill('default');
+    await typed('default').fill('default');
     await disable.click();
     await page.getByText('There is no enabled project').waitFor();
 
@@ -315,7 +323,7 @@ describeService('management', (service) => {
     await page.getByLabel('Name', { exact: true }).fill('shop');
     await page.getByRole('button', { name: 'Create', exact: true }).click();
     await page.getByRole('button', { name: 'Delete default' }).click();
-    await page.getByLabel('Type default to confirm').fill('default');
+    await typed('default').fill('default');
     await page.getByRole('button', { name: 'Delete project' }).click();
     await expect
       .poll(() => page.getByLabel('Project', { exact: true }).locator('option').allTextContents())
@@ -325,9 +333,45 @@ describeService('management', (service) => {
     await page.getByRole('group', { name: 'All projects' }).getByText('admin').click();
     await page.getByText('Save roles').click();
     await page.getByText('You are the last administrator of the domain.').waitFor();
-    expect(await page.getByRole('button', { name: 'Save roles' }).last().isDisabled()).toBe(true);
+    expect(await isValid('admin')).toBe(false);
     await page.getByText('Cancel').click();
     await page.getByText('Close', { exact: true }).click();
     await service.signOut();
+  });
+
+  test('an administrator reads, filters and exports the audit trail; others do not see it', async () => {
+    const { page } = service;
+    const carol = await service.addUser('carol', 'console');
+    await service.enter('/console/admin');
+    await page.getByText('New project').click();
+    await page.getByLabel('Name', { exact: true }).fill('shop');
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByRole('button', { name: 'Delete shop' }).waitFor();
+    await page.getByRole('link', { name: 'Audit trail' }).click();
+    const rows = page.getByRole('region', { name: 'Audit trail' }).locator('tbody tr');
+    const first = rows.first();
+    await expect.poll(() => first.innerText()).toContain('project shop');
+    for (const text of ['admin', '127.0.0.1', 'console', 'project.add', 'done'])
+      expect(await first.innerText()).toContain(text);
+    await expect.poll(() => rows.filter({ hasText: 'user carol' }).count()).toBeGreaterThan(0);
+    await page.getByLabel('Action').selectOption('Users');
+    await expect.poll(() => rows.filter({ hasText: 'project shop' }).count()).toBe(0);
+    await page.getByLabel('Action').selectOption('All actions');
+    await page.getByLabel('Name or ID of a user').fill('admin');
+    await expect.poll(() => rows.filter({ hasText: 'user carol' }).count()).toBe(0);
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Download CSV' }).click(),
+    ]);
+    const [head, line] = (await text(await download.createReadStream())).split('\r\n');
+    expect(head).toMatch(/^time,user,user_id,via,address,/);
+    expect(line).toMatch(/^\d{4}-.+,admin,\w+,console,127\.0\.0\.1,.*,project\.add,project,\w+,shop,done,/);
+    await page.getByLabel('From').fill('2020-01-01');
+    await page.getByLabel('Until').fill('2020-01-02');
+    await page.getByText('No matching record.').waitFor();
+    await service.signOut();
+    await service.enter('/console/audit', carol);
+    await page.getByText('Only administrators of the domain can see this page.').waitFor();
+    expect(await page.getByRole('link', { name: 'Audit trail' }).count()).toBe(0);
   });
 });

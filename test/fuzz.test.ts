@@ -70,7 +70,7 @@ async function allRoutes(address: string): Promise<{ method: string; path: strin
     'GET /console/index.html',
     'GET /console/api/session',
     'POST /console/api/session',
-    'GET /console/api/projects/{project_id}/hosts/figures',
+    'POST /console/api/projects/{project_id}/figures',
   ].map((line) => {
     const [method = '', path = ''] = line.split(' ');
     return { method, path };

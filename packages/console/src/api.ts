@@ -1,5 +1,6 @@
 /** The calls of the console. The browser sends the session cookie. */
 import { type Client, createClient, type Source, WafstatError } from '@wafstat/client';
+import { type Counts, type SentCounts, withAllCategories } from './counts.ts';
 
 export interface Project {
   id: string;
@@ -23,16 +24,20 @@ export interface Session {
   top_lists_ms: number | null;
 }
 
-/** Counts of equal parts of the range, in order. */
-export interface Figures {
-  requests: number[];
-  attacks: number[];
-}
-
-export interface HostFigures extends Figures {
+export interface HostFigures extends Counts {
   id: string;
   hostname: string;
 }
+
+/** What the query selects, and each host if it asks for them. */
+export interface Figures extends Counts {
+  /** The earliest event of the project. Null: there is none. */
+  first_seen: number | null;
+  items: HostFigures[];
+}
+
+type SentFigures = SentCounts &
+  Pick<Figures, 'first_seen'> & { items: (SentCounts & { id: string; hostname: string })[] };
 
 export interface AccessKey {
   access: string;
@@ -97,11 +102,53 @@ export interface IngestKey {
   secret: string;
 }
 
+/** Kinds of audited actions, and their names on the page. */
+export const AUDIT_KINDS = {
+  login: 'Refused logins',
+  user: 'Users',
+  role: 'Roles',
+  key: 'Access keys',
+  project: 'Projects',
+  host: 'Hosts',
+  domain: 'Domains',
+  service: 'Starts of the service',
+  horizon: 'Retention horizon',
+} as const;
+
+export interface AuditFilter {
+  /** Name or ID of the acting user. Empty: all. */
+  user: string;
+  /** One of AUDIT_KINDS, or empty. */
+  action: string;
+  from: number | undefined;
+  to: number | undefined;
+}
+
+export interface AuditRecord {
+  id: string;
+  /** ISO 8601. */
+  time: string;
+  /** Null: a login of an unknown user. */
+  user: string | null;
+  user_id?: string;
+  via: string;
+  address?: string;
+  request_id?: string;
+  action: string;
+  object: { type: string; id?: string; name?: string };
+  /** The fields that changed. */
+  before?: Readonly<Record<string, unknown>>;
+  after?: Readonly<Record<string, unknown>>;
+  outcome: string;
+  reason?: string;
+}
+
 interface FiguresQuery {
-  from: number;
-  to: number;
+  /** Point i is from `edges[i]` to `edges[i + 1]`. */
+  edges: readonly number[];
+  /** Empty: the whole project. */
   hosts?: readonly string[];
-  points?: number;
+  byHost?: boolean;
   signal?: AbortSignal;
 }
 
@@ -121,38 +168,31 @@ interface RoleAssignment {
   scope: { project: { id: string } } | { domain: { id: string } };
 }
 
-interface RoleAssignments {
-  role_assignments: RoleAssignment[];
-  links: { next: string | null };
-}
-
-/** As often as the client of the public API. */
-const RETRIES_MAX = 3;
+/** The longest pages of the service. */
+const PAGES_MAX = { audit_records: 1_000, role_assignments: 10_000 };
 
 export function createApi(origin: string) {
+  const fetch = createFetch();
+
   async function send(
     method: string,
     path: string,
     body?: object,
     signal?: AbortSignal,
-    retries = method === 'GET' ? RETRIES_MAX : 0,
-  ): Promise<Response> {
-    const response = await fetch(`${origin}/${path}`, {
+    isRead = method === 'GET',
+  ) {
+    const request = {
       method,
       headers: { 'X-Wafstat-Console': '1', ...(body ? { 'Content-Type': 'application/json' } : {}) },
       ...(body ? { body: JSON.stringify(body) } : {}),
       ...(signal ? { signal } : {}),
-    }).catch((failure: unknown) => {
+    };
+    const response = await fetch(`${origin}/${path}`, request, isRead).catch((failure: unknown) => {
       signal?.throwIfAborted();
       throw new WafstatError('The service is not responding.', {}, { cause: failure });
     });
-    if (response.ok) return response;
-    // An overloaded service says when to try again.
-    const retryAfterS = Number(response.headers.get('Retry-After'));
-    if (response.status !== 503 || retries === 0 || !(retryAfterS > 0)) throw await errorOf(response);
-    await new Promise((resolve) => setTimeout(resolve, retryAfterS * 1_000));
-    signal?.throwIfAborted();
-    return send(method, path, body, signal, retries - 1);
+    if (!response.ok) throw await errorOf(response);
+    return response;
   }
 
   const json = async <T>(...request: Parameters<typeof send>): Promise<T> => (await send(...request)).json();
@@ -166,13 +206,22 @@ export function createApi(origin: string) {
   const inProject = (project: string) => `console/api/projects/${id(project)}`;
   const hosts = (project: string) => `v1/${id(project)}/waf/instance`;
 
-  async function allRoleAssignments(): Promise<RoleAssignment[]> {
-    const all: RoleAssignment[] = [];
-    for (let page = 'v3/role_assignments?limit=10000'; ; ) {
-      const { role_assignments, links } = await json<RoleAssignments>('GET', page);
-      all.push(...role_assignments);
-      if (links.next === null) return all;
-      page = `v3/role_assignments${new URL(links.next).search}`;
+  /** The first `limit` items of a list of pages. */
+  async function listOf<T>(
+    name: keyof typeof PAGES_MAX,
+    limit = Number.POSITIVE_INFINITY,
+    filter: Record<string, string> = {},
+    signal?: AbortSignal,
+  ): Promise<{ items: T[]; hasMore: boolean }> {
+    const items: T[] = [];
+    let search = `?${new URLSearchParams({ ...filter, limit: String(Math.min(limit, PAGES_MAX[name])) })}`;
+    for (;;) {
+      type Page = { links: { next: string | null } } & Record<typeof name, T[]>;
+      const { links, [name]: page } = await json<Page>('GET', `v3/${name}${search}`, undefined, signal);
+      items.push(...page);
+      if (links.next === null || items.length >= limit)
+        return { items: items.slice(0, limit), hasMore: links.next !== null };
+      search = new URL(links.next).search;
     }
   }
 
@@ -198,10 +247,16 @@ export function createApi(origin: string) {
     setKeyStatus: (access: string, status: AccessKey['status']) =>
       change('PUT', `${credentials}/${id(access)}`, { credential: { status } }),
     removeKey: (access: string) => change('DELETE', `${credentials}/${id(access)}`),
-    figures(project: string, { from, to, hosts = [], points = 1, signal }: FiguresQuery) {
-      const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
-      const path = `${inProject(project)}/hosts/figures?from=${from}&to=${to}&points=${points}${filter}`;
-      return json<Figures & { items: HostFigures[] }>('GET', path, undefined, signal);
+    async figures(project: string, query: FiguresQuery): Promise<Figures> {
+      const { edges, hosts = [], byHost: by_host = false, signal } = query;
+      const body = { edges, by_host, ...(hosts.length === 0 ? {} : { hosts }) };
+      const path = `${inProject(project)}/figures`;
+      const { items, first_seen, ...whole } = await json<SentFigures>('POST', path, body, signal, true);
+      return {
+        first_seen,
+        ...withAllCategories(whole),
+        items: items.map(({ id, hostname, ...counts }) => ({ id, hostname, ...withAllCategories(counts) })),
+      };
     },
     addHost: (project: string, hostname: string) => change('POST', hosts(project), { hostname }),
     renameHost: (project: string, host: string, hostname: string) =>
@@ -213,21 +268,27 @@ export function createApi(origin: string) {
     addIngestKey: (project: string) => json<IngestKey>('POST', `${inProject(project)}/ingest-key`),
     async administration(domain_id: string): Promise<Administration> {
       const filter = `domain_id=${id(domain_id)}`;
-      const [{ users }, { projects }, roleAssignments, { credentials: keys }] = await Promise.all([
+      const [{ users }, { projects }, { items: assignments }, { credentials: keys }] = await Promise.all([
         json<{ users: Omit<ManagedUser, 'roles' | 'keys'>[] }>('GET', `v3/users?${filter}`),
         json<{ projects: ManagedProject[] }>('GET', `v3/projects?${filter}`),
-        allRoleAssignments(),
+        listOf<RoleAssignment>('role_assignments'),
         json<{ credentials: AccessKey[] }>('GET', `${credentials}?${filter}`),
       ]);
       const withNothing = (user: (typeof users)[number]) => ({ ...user, keys: [], roles: {} });
       const byId = new Map<string, ManagedUser>(users.map((user) => [user.id, withNothing(user)]));
       for (const key of keys) byId.get(key.user_id)?.keys.push(key);
-      for (const { user, role, scope } of roleAssignments) {
+      for (const { user, role, scope } of assignments) {
         const { id: scopeId } = 'project' in scope ? scope.project : scope.domain;
         const roles = byId.get(user.id)?.roles ?? {};
         roles[scopeId] = [...(roles[scopeId] ?? []), role.id];
       }
       return { domain_id, projects, users: [...byId.values()] };
+    },
+    /** Newest first. */
+    auditRecords(filter: AuditFilter, limit: number, signal?: AbortSignal) {
+      const given = Object.entries(filter).filter(([, value]) => value !== undefined && value !== '');
+      const text = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
+      return listOf<AuditRecord>('audit_records', limit, text, signal);
     },
     /** Resolves to the ID. */
     addUser: async (user: { name: string; access: AccessType; password: string }) =>
@@ -248,7 +309,41 @@ export function createApi(origin: string) {
     removeProject: (project: string, confirm: string) =>
       change('DELETE', `v3/projects/${id(project)}${confirmed(confirm)}`),
     /** The public API. */
-    client: (projectId: string): Client => createClient({ url: origin, projectId }),
+    client: (projectId: string): Client => createClient({ url: origin, projectId, fetch, maxRetries: 0 }),
+  };
+}
+
+/** A page must not be refused because of its own requests. */
+const PARALLEL_MAX = 4;
+const RETRIES_MAX = 3;
+
+/** Sends a few requests at a time, and repeats reads that an overloaded service refuses, when it says so. */
+function createFetch() {
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  async function sendInTurn(url: string, request: RequestInit): Promise<Response> {
+    if (running < PARALLEL_MAX) running++;
+    else await new Promise<void>((start) => waiting.push(start));
+    try {
+      const response = await fetch(url, request);
+      // The request is in progress until all of the response has arrived.
+      await response.clone().arrayBuffer();
+      return response;
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) running--;
+      else next();
+    }
+  }
+  return async (url: string, request: RequestInit, isRead = true): Promise<Response> => {
+    for (let retries = 0; ; retries++) {
+      const response = await sendInTurn(url, request);
+      const retryAfterS = Number(response.headers.get('Retry-After'));
+      const isRefused = response.status === 503 || response.status === 429;
+      if (!isRead || !isRefused || retries === RETRIES_MAX || !(retryAfterS > 0)) return response;
+      await new Promise((resolve) => setTimeout(resolve, retryAfterS * 1_000));
+      request.signal?.throwIfAborted();
+    }
   };
 }
 

@@ -10,7 +10,7 @@ export type HistoryMode = 'push' | 'replace';
 export interface App {
   api: Api;
   session: Session;
-  /** The selected project. Null: the user has no role in any. */
+  /** The selected project. Null: the user has no role in any, or not in that of the link. */
   project: Project | null;
   view: View;
   /** The selected time zone. */

@@ -1,31 +1,15 @@
 import { readFileSync } from 'node:fs';
-import { ATTACK_TYPES } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackType } from '@wafstat/client';
 import { expect, test } from 'vitest';
-import { byAttacks, pointsOf, totalsOf } from './categories.ts';
-
-const NONE = Object.fromEntries(ATTACK_TYPES.map((name) => [name, 0]));
-const SERIES = ATTACK_TYPES.map((key, i) => ({
-  key,
-  timeline: [
-    { time: 1, num: i },
-    { time: 2, num: key === 'rfi' ? 1_000 : 0 },
-  ],
-}));
-
-test('the totals of the range are the sums of the points', () => {
-  const totals = totalsOf(SERIES);
-  expect(totals).toMatchObject({
-    ...NONE,
-    ...Object.fromEntries(ATTACK_TYPES.map((name, i) => [name, i])),
-    rfi: 1_009,
-  });
-  expect(pointsOf(SERIES, 'rfi').at(1)?.num).toBe(1_000);
-  expect(totalsOf([])).toEqual(NONE);
-});
+import { byAttacks } from './categories.ts';
+import { totalsOf, withAllCategories } from './counts.ts';
 
 test('most attacks come first, and equal counts are in the order of the API', () => {
-  expect(byAttacks(totalsOf([]))).toEqual(ATTACK_TYPES);
-  expect(byAttacks(totalsOf(SERIES)).slice(0, 3)).toEqual(['rfi', 'webshell', 'whiteblackip']);
+  const order = (attacks: Partial<Record<AttackType, number[]>>) =>
+    byAttacks(totalsOf(withAllCategories({ requests: [0, 0], attacks, blocked: {} }).attacks));
+  expect(order({})).toEqual(ATTACK_TYPES);
+  const first = order({ whiteblackip: [1, 1], rfi: [0, 9], webshell: [2, 1] });
+  expect(first.slice(0, 4)).toEqual(['rfi', 'webshell', 'whiteblackip', 'xss']);
 });
 
 const CSS = readFileSync(new URL('../style/base.css', import.meta.url), 'utf8');

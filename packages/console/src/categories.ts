@@ -1,6 +1,5 @@
 /** The names and the order in which categories of attacks are shown. */
-import { ATTACK_TYPES, type AttackType, type AttackTypes, type Point, type Series } from '@wafstat/client';
-import { total } from './points.ts';
+import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 
 export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
   xss: 'Cross-site scripting',
@@ -18,21 +17,7 @@ export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
   webshell: 'Web shells',
 };
 
-/** The attacks of a category over time. */
-export type AttackSeries = Series<AttackType>;
-
 /** Most attacks first. Sorting is stable, so equal counts stay in the order of the API. */
 export function byAttacks(counts: AttackTypes): AttackType[] {
   return ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);
-}
-
-/** The totals of the range, from its points. */
-export function totalsOf(series: readonly AttackSeries[]): AttackTypes {
-  const counts = ATTACK_TYPES.map((name) => [name, total(pointsOf(series, name).map(({ num }) => num))]);
-  // The entries have every category.
-  return Object.fromEntries(counts) as AttackTypes;
-}
-
-export function pointsOf(series: readonly AttackSeries[], name: AttackType): readonly Point[] {
-  return series.find(({ key }) => key === name)?.timeline ?? [];
 }

@@ -1,12 +1,11 @@
 /** Numbers and times as text. Rounded numbers have their exact value in a tooltip. */
-import { dayOf, isStartOfDay, toLocal, type Zone } from './zone.ts';
+import { changesOnDay, dayOf, formatOffset, isStartOfDay, toLocal, type Zone } from './zone.ts';
 
 const WHOLE = new Intl.NumberFormat('en');
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 });
 const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
-const DAY_MS = 86_400_000;
 
 export function formatCount(n: number): string {
   return WHOLE.format(n);
@@ -93,7 +92,10 @@ export function formatTime(time: number, zone: Zone): string {
   return `${day(time, zone)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
-/** `14 Nov, 10:05 – 10:10`; whole days without times. Years are named if they are not that of `now`. */
+/**
+ * `14 Nov, 10:05 – 10:10`; whole days without times. Years are named if they are not that of `now`. On a day with a clock
+ * change, times have their offset: `25 Oct, 02:50 – 03:00 (+02:00)`.
+ */
 export function formatRange(from: number, to: number, zone: Zone, now = Math.max(from, to - 1)): string {
   const wholeDays = isStartOfDay(from, zone) && isStartOfDay(to, zone);
   // A day with a clock change does not have 24 hours.
@@ -101,8 +103,14 @@ export function formatRange(from: number, to: number, zone: Zone, now = Math.max
     return `${weekday(from, zone)}, ${date(from, zone, now)}`;
   if (wholeDays && to > from) return `${date(from, zone, now)} – ${date(to - 1, zone, now)}`;
   const start = `${date(from, zone, now)}, ${clock(from, zone)}`;
-  const sameDay = day(from, zone) === day(to, zone) && to - from < DAY_MS;
-  return `${start} – ${sameDay ? '' : `${date(to, zone, now)}, `}${clock(to, zone)}`;
+  const sameDay = dayOf(from, zone) === dayOf(to, zone);
+  const end = `${sameDay ? '' : `${date(to, zone, now)}, `}${clock(to, zone)}`;
+  const [before, after] = [from, to].map((time) => offsetMark(time, zone));
+  return `${start}${sameDay && before === after ? '' : before} – ${end}${after}`;
+}
+
+function offsetMark(time: number, zone: Zone): string {
+  return changesOnDay(time, zone) ? ` (${formatOffset(zone.offsetAt(time))})` : '';
 }
 
 /** `5 min`, `2 h`, `1 day`. */

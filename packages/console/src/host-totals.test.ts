@@ -1,34 +1,21 @@
 import { expect, test } from 'vitest';
-import { HOST_COMPARE, hostTotals, NO_HOST, withoutHost } from './host-totals.ts';
+import { withAllCategories } from './counts.ts';
+import { hostTotals, NO_HOST, withoutHost } from './host-totals.ts';
 
-const HOSTS = hostTotals([
-  { id: '1', hostname: 'b', requests: [5, 5], attacks: [1] },
-  { id: '2', hostname: 'a', requests: [10], attacks: [0] },
-  { id: '3', hostname: 'c', requests: [1], attacks: [1] },
-  { id: '4', hostname: 'd', requests: [0], attacks: [9] },
-]);
+const counts = (requests: number, sqli: number, xss = 0) =>
+  withAllCategories({ requests: [requests], attacks: { sqli: [sqli], xss: [xss] }, blocked: {} });
 
-test('each order lists the largest first, and ties by name', () => {
-  const names = Object.entries(HOST_COMPARE).map(([sort, compare]) => [
-    sort,
-    HOSTS.toSorted(compare)
-      .map(({ hostname }) => hostname)
-      .join(''),
-  ]);
-  expect(Object.fromEntries(names)).toEqual({
-    requests: 'abcd',
-    attacks: 'dbca',
-    rate: 'dcba',
-    name: 'abcd',
-  });
+test('only the selected categories count', () => {
+  const items = [{ id: '1', hostname: 'a', ...counts(5, 2, 3) }];
+  expect(hostTotals(items, ['xss'])).toEqual([{ id: '1', hostname: 'a', requests: 5, attacks: 3 }]);
 });
 
 test('what no host has is the rest of the project', () => {
-  const items = [
-    { id: '1', hostname: 'a', requests: [2, 3], attacks: [1, 0] },
-    { id: '2', hostname: 'b', requests: [1, 1], attacks: [0, 1] },
-  ];
-  expect(withoutHost({ requests: [3, 4], attacks: [1, 1] }, items)).toBeNull();
+  const hosts = hostTotals([
+    { id: '1', hostname: 'a', ...counts(5, 1) },
+    { id: '2', hostname: 'b', ...counts(2, 0, 1) },
+  ]);
+  expect(withoutHost(counts(7, 1, 1), hosts)).toBeNull();
   const rest = { id: NO_HOST, hostname: 'No host', requests: 3, attacks: 4 };
-  expect(withoutHost({ requests: [5, 5], attacks: [1, 5] }, items)).toEqual(rest);
+  expect(withoutHost(counts(10, 5, 1), hosts)).toEqual(rest);
 });

@@ -1,53 +1,97 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { countsBetween, drawnEdges, pointLength, tickLabels, timeTicks, total } from './points.ts';
-import { fixedZone, parseZone } from './zone.ts';
+import { formatRange } from './format.ts';
+import { countTicks, edgesOf, equalParts, pointLength, tickLabels, timeTicks } from './points.ts';
+import { fixedZone, parseZone, toLocal } from './zone.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
 const UTC = fixedZone(0);
 const NEPAL = fixedZone(345 * MINUTE_MS);
+const BERLIN = parseZone('Europe/Berlin') ?? UTC;
 const FROM = Date.UTC(2026, 6, 1);
 
-const minutes = (n: number) => Array.from({ length: n }, (_, i) => FROM + (i + 1) * MINUTE_MS);
-const points = (counts: readonly number[]) =>
-  minutes(counts.length).map((time, i) => ({ time, num: counts[i] ?? 0 }));
-
-test('few points are drawn unchanged', () => {
-  const edges = drawnEdges(minutes(3), FROM, UTC, 10);
-  expect(edges).toEqual([FROM, ...minutes(3)]);
-  expect(countsBetween(edges, points([1, 2, 3]))).toEqual([1, 2, 3]);
+test('points begin and end at round times of the local clock', () => {
+  const hour = { from: FROM, to: FROM + HOUR_MS };
+  expect(edgesOf(hour, NEPAL, 12)).toEqual(equalParts(hour, 12));
+  expect(edgesOf({ from: FROM + 1, to: FROM + 3 * MINUTE_MS + 1 }, UTC, 100)).toEqual([
+    FROM + 1,
+    ...[1, 2, 3].map((n) => FROM + n * MINUTE_MS),
+    FROM + 3 * MINUTE_MS + 1,
+  ]);
+  const locals = edgesOf({ from: FROM, to: FROM + DAY_MS }, NEPAL, 30).map((edge) => toLocal(edge, NEPAL));
+  expect(new Set(locals.slice(1, -1).map((local) => local % HOUR_MS))).toEqual(new Set([0]));
 });
 
-test('many points are merged between round times of the local clock', () => {
-  const edges = drawnEdges(minutes(60), FROM, fixedZone(345 * MINUTE_MS), 12);
-  expect(edges).toEqual(Array.from({ length: 13 }, (_, i) => FROM + i * 5 * MINUTE_MS));
-  expect(countsBetween(edges, points(Array(60).fill(1)))).toEqual(Array(12).fill(5));
-});
-
-test('ten years have more than one point', () => {
-  const days = Array.from({ length: 3_650 }, (_, i) => FROM + (i + 1) * 1_440 * MINUTE_MS);
-  const edges = drawnEdges(days, FROM, UTC, 300);
+test('ten years have more than one point, and not more than fit', () => {
+  const edges = edgesOf({ from: FROM, to: FROM + 3_650 * DAY_MS }, UTC, 300);
   expect(edges.length).toBeGreaterThan(200);
-  expect(edges.length).toBeLessThanOrEqual(301);
+  expect(edges.length).toBeLessThanOrEqual(302);
 });
 
-test('no count is lost, at any width and in any time zone', () => {
-  const counts = fc.array(fc.nat(1_000), { minLength: 1, maxLength: 500 });
-  const offset = fc.integer({ min: -720, max: 840 }).map((n) => n * MINUTE_MS);
+test('points cover the range in order, and all inner ones are equally long, in any zone and across clock changes', () => {
+  const zones = fc.constantFrom(
+    ...['Europe/Berlin', 'America/St_Johns', 'Australia/Lord_Howe', '+05:45'].map(
+      (id) => parseZone(id) ?? UTC,
+    ),
+  );
+  const starts = fc.integer({ min: Date.UTC(2020, 0, 1), max: Date.UTC(2030, 0, 1) });
+  const lengths = fc.integer({ min: 1, max: 400 * DAY_MS });
   fc.assert(
-    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offsetMs, pointsMax) => {
-      const edges = drawnEdges(minutes(given.length), FROM, fixedZone(offsetMs), pointsMax);
-      const drawn = countsBetween(edges, points(given));
-      expect(drawn).toHaveLength(edges.length - 1);
-      expect(edges.toSorted((a, b) => a - b)).toEqual(edges);
-      // Each drawn point is the sum of the points that end in it.
-      const minuteOf = (edge: number) => (edge - FROM) / MINUTE_MS;
-      for (const [i, n] of drawn.entries()) {
-        const [start, end] = [edges[i] ?? 0, edges[i + 1] ?? 0].map(minuteOf);
-        expect(n).toBe(total(given.slice(start, end)));
-      }
-      expect([edges[0], edges.at(-1)]).toEqual([FROM, minutes(given.length).at(-1)]);
+    fc.property(
+      zones,
+      starts,
+      lengths,
+      fc.integer({ min: 40, max: 400 }),
+      (zone, from, lengthMs, pointsMax) => {
+        const to = from + lengthMs;
+        const edges = edgesOf({ from, to }, zone, pointsMax);
+        expect([edges[0], edges.at(-1)]).toEqual([from, to]);
+        expect(edges.length).toBeLessThanOrEqual(pointsMax + 3);
+        const inner = edges.slice(2, -1).map((edge, i) => edge - (edges[i + 1] ?? 0));
+        const days = inner.map((ms) => ms / DAY_MS);
+        // Local days have 23 to 25 hours.
+        const isDays = days.every((n) => Math.abs(n - Math.round(n)) * 24 < 1.1 && Math.round(n) >= 1);
+        if (!isDays) expect(new Set(inner).size).toBeLessThanOrEqual(1);
+        expect(inner.every((ms) => ms > 0)).toBe(true);
+      },
+    ),
+  );
+});
+
+test('the day of a clock change has points of five minutes only, and its hours are told apart', () => {
+  const [from, to] = [Date.UTC(2026, 9, 24, 22), Date.UTC(2026, 9, 25, 23)];
+  const edges = edgesOf({ from, to }, BERLIN, 310);
+  const lengths = edges.slice(1).map((edge, i) => (edge - (edges[i] ?? 0)) / MINUTE_MS);
+  expect(new Set(lengths)).toEqual(new Set([5]));
+  const rows = edges.slice(1).map((edge, i) => formatRange(edges[i] ?? 0, edge, BERLIN));
+  expect(new Set(rows).size).toBe(rows.length);
+  expect(rows).toContain('25 Oct, 02:55 (+02:00) – 02:00 (+01:00)');
+  expect(rows).toContain('25 Oct, 02:50 – 02:55 (+02:00)');
+  expect(rows).toContain('25 Oct, 02:50 – 02:55 (+01:00)');
+  expect(rows[0]).toBe('25 Oct, 00:00 – 00:05 (+02:00)');
+});
+
+test('days are local days across a clock change', () => {
+  const range = { from: Date.UTC(2026, 9, 16, 22), to: Date.UTC(2026, 10, 25, 23) };
+  const edges = edgesOf(range, BERLIN, 60);
+  expect(edges).toHaveLength(41);
+  expect(new Set(edges.map((edge) => toLocal(edge, BERLIN) % DAY_MS))).toEqual(new Set([0]));
+});
+
+test('the axis of counts has a tick at or above the highest value, and at most five', () => {
+  expect(countTicks(8_000)).toEqual([0, 2_000, 4_000, 6_000, 8_000]);
+  expect(countTicks(0)).toEqual([0, 1]);
+  expect(countTicks(3)).toEqual([0, 1, 2, 3]);
+  expect(countTicks(81)).toEqual([0, 25, 50, 75, 100]);
+  fc.assert(
+    fc.property(fc.nat(1e12), (most) => {
+      const ticks = countTicks(most);
+      expect(ticks.at(-1)).toBeGreaterThanOrEqual(most);
+      expect(ticks.length).toBeLessThanOrEqual(5);
+      expect(ticks.every(Number.isInteger)).toBe(true);
+      if (most > 1) expect(ticks.at(-2)).toBeLessThan(most);
     }),
   );
 });
@@ -85,32 +129,16 @@ test('a new year is named, and clock changes neither repeat nor shift a tick', (
     '2 Jan',
     '3 Jan',
   ]);
-  const berlin = parseZone('Europe/Berlin') ?? UTC;
-  const spring = timeTicks(Date.UTC(2026, 2, 29, 0), Date.UTC(2026, 2, 29, 3), berlin, 4);
-  expect(tickLabels(spring, berlin)).toEqual(['01:00\n29 Mar 2026', '03:00', '04:00', '05:00']);
-  const autumn = timeTicks(Date.UTC(2026, 9, 24, 22), Date.UTC(2026, 9, 25, 23), berlin, 5);
-  expect(tickLabels(autumn, berlin)).toEqual(['25 Oct\n2026', '06:00', '12:00', '18:00', '26 Oct']);
+  const spring = timeTicks(Date.UTC(2026, 2, 29, 0), Date.UTC(2026, 2, 29, 3), BERLIN, 4);
+  expect(tickLabels(spring, BERLIN)).toEqual(['01:00\n29 Mar 2026', '03:00\n+02:00', '04:00', '05:00']);
+  const autumn = timeTicks(Date.UTC(2026, 9, 24, 22), Date.UTC(2026, 9, 25, 23), BERLIN, 5);
+  expect(tickLabels(autumn, BERLIN)).toEqual(['25 Oct\n2026', '06:00\n+01:00', '12:00', '18:00', '26 Oct']);
+  const twice = timeTicks(Date.UTC(2026, 9, 24, 23), Date.UTC(2026, 9, 25, 2), BERLIN, 4);
+  expect(tickLabels(twice, BERLIN)).toEqual(['01:00\n25 Oct 2026', '02:00', '02:00\n+01:00', '03:00']);
 });
 
-test('points are merged to the coarsest grid of a range that a clock change splits', () => {
-  const berlin = parseZone('Europe/Berlin') ?? UTC;
-  const change = Date.UTC(2026, 9, 25, 1);
-  const hours = Array.from({ length: 24 * 8 + 3 }, (_, i) => change - (24 * 8 + 3 - 1 - i) * HOUR_MS);
-  const days = Array.from({ length: 40 }, (_, i) => Date.UTC(2026, 9, 25, 23) + i * 24 * HOUR_MS);
-  const edges = drawnEdges([...hours, ...days], Date.UTC(2026, 9, 16, 22), berlin, 1_000, 24 * HOUR_MS);
-  const locals = edges.map((edge) => new Date(edge + berlin.offsetAt(edge)).getUTCHours());
-  expect(new Set(locals)).toEqual(new Set([0]));
-  expect(edges).toHaveLength(1 + 8 + 40);
-});
-
-test('points of 6 hours have this length across clock changes in both directions', () => {
-  const berlin = parseZone('Europe/Berlin') ?? UTC;
-  for (const from of [Date.UTC(2026, 9, 16, 22), Date.UTC(2026, 2, 16, 23)]) {
-    const hours = Array.from({ length: 30 * 24 }, (_, i) => from + (i + 1) * HOUR_MS);
-    expect(pointLength(drawnEdges(hours, from, berlin, 130), berlin)).toBe(6 * HOUR_MS);
-    // Minutes that the clock skips are not part of a point.
-    expect(pointLength([from, ...hours], berlin)).toBe(HOUR_MS);
-  }
+test('the length of a point is that of the inner ones', () => {
+  expect(pointLength(edgesOf({ from: FROM + 1, to: FROM + 30 * DAY_MS }, BERLIN, 130))).toBe(6 * HOUR_MS);
 });
 
 test('there is at most one tick more than allowed', () => {

@@ -1,98 +1,88 @@
-/** From the points of the API to what is drawn: as fine as the width allows, with boundaries on the local clock. */
-import type { Point } from '@wafstat/client';
+/** Where points and ticks are: as many as the width allows, at round times of the local clock. */
 import { clock, day } from './format.ts';
-import { fromLocal, toLocal, type Zone } from './zone.ts';
+import type { TimeRange } from './time-range.ts';
+import { dayOf, formatOffset, fromLocal, startOfDay, toLocal, type Zone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
-const DAY_MS = 1_440 * MINUTE_MS;
-/** Steps under a day divide it, so that boundaries are at round times of the local clock. */
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+/** Steps under a day divide it. */
 const STEPS_MS = [
   ...[1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map((minutes) => minutes * MINUTE_MS),
   ...[1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_MS),
 ];
 
 /** Ticks have more steps to choose from, or a day on a narrow screen and a month would have two or three. */
-const TICK_STEPS_MS = [...STEPS_MS, ...[4, 8, 72, 96, 120, 240].map((hours) => hours * 60 * MINUTE_MS)].sort(
+const TICK_STEPS_MS = [...STEPS_MS, ...[4, 8, 72, 96, 120, 240].map((hours) => hours * HOUR_MS)].sort(
   (a, b) => a - b,
 );
 
-function stepOf({ from, to }: { from: number; to: number }, countMax: number, steps = STEPS_MS): number {
+function stepOf({ from, to }: TimeRange, countMax: number, steps = STEPS_MS): number {
   return steps.find((step) => (to - from) / step <= countMax) ?? 364 * DAY_MS;
 }
 
-/** The length of a point of the API, by the length of the range. */
-export function gridOf({ from, to }: { from: number; to: number }): number {
-  const days = (to - from) / DAY_MS;
-  if (days <= 1) return MINUTE_MS;
-  if (days <= 3) return 5 * MINUTE_MS;
-  if (days <= 7) return 10 * MINUTE_MS;
-  return days <= 31 ? 60 * MINUTE_MS : DAY_MS;
-}
-
 /**
- * The boundaries of about `pointsMax` points at most, each at least `gridMs` long: point i is from `edges[i]` to
- * `edges[i + 1]`.
+ * The edges of about `pointsMax` points at most: point i is from `edges[i]` to `edges[i + 1]`. All but the first and the last
+ * have the same length, also across a clock change; only days have 23 or 25 hours then.
  */
-export function drawnEdges(
-  ends: readonly number[],
-  from: number,
-  zone: Zone,
-  pointsMax: number,
-  gridMs = 0,
-): number[] {
-  const stepMs = Math.max(stepOf({ from, to: ends.at(-1) ?? from }, pointsMax), gridMs);
-  if (ends.length <= pointsMax && gridMs === 0) return [from, ...ends];
-  const bucket = (end: number | undefined) =>
-    end === undefined ? null : Math.ceil(toLocal(end, zone) / stepMs);
-  return [from, ...ends.filter((end, i) => bucket(end) !== bucket(ends[i + 1]))];
+export function edgesOf(range: TimeRange, zone: Zone, pointsMax: number): number[] {
+  const { from, to } = range;
+  const stepMs = stepOf(range, pointsMax);
+  const days = stepMs / DAY_MS;
+  const offset = zone.offsetAt(to);
+  const first = Math.floor(days >= 1 ? dayOf(from, zone) / days : (from + offset) / stepMs);
+  const boundary = (n: number) => (days >= 1 ? startOfDay(n * days, zone) : n * stepMs - offset);
+  const edges = [from];
+  for (let n = first + 1; boundary(n) < to; n++) edges.push(boundary(n));
+  return [...edges, to];
 }
 
-/** The length of a point; the first and the last may be shorter. A clock change makes one longer, but not on the clock. */
-export function pointLength(edges: readonly number[], zone: Zone): number {
-  const lengths = edges.slice(1).map((edge, i) => {
-    const start = edges[i] ?? edge;
-    return Math.min(edge - start, toLocal(edge, zone) - toLocal(start, zone));
-  });
-  return Math.max(0, ...lengths);
+/** The edges of points of the same length, whatever the clock shows: for small charts and totals. */
+export function equalParts({ from, to }: TimeRange, points: number): number[] {
+  return Array.from({ length: points + 1 }, (_, i) => Math.round(from + ((to - from) * i) / points));
 }
 
-/** Adds up the points between the edges. No count is lost or split. */
-export function countsBetween(edges: readonly number[], points: readonly Point[]): number[] {
-  const counts = edges.slice(1).map(() => 0);
-  const last = counts.length - 1;
-  let i = 0;
-  for (const { time, num } of points) {
-    while (i < last && time > (edges[i + 1] ?? time)) i++;
-    counts[i] = (counts[i] ?? 0) + num;
-  }
-  return counts;
+/** The length of a point; the first and the last may be shorter. */
+export function pointLength(edges: readonly number[]): number {
+  return Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge)));
 }
 
-export function total(counts: readonly number[]): number {
-  return counts.reduce((sum, n) => sum + n, 0);
-}
-
-/** The ticks of the time axis, at round times of the local clock. */
+/** The ticks of the time axis. */
 export function timeTicks(from: number, to: number, zone: Zone, ticksMax: number): number[] {
   const stepMs = stepOf({ from, to }, ticksMax, TICK_STEPS_MS);
   const ticks: number[] = [];
-  const end = toLocal(to, zone);
-  for (let local = Math.ceil(toLocal(from, zone) / stepMs) * stepMs; local <= end; local += stepMs) {
-    const tick = fromLocal(local, zone);
+  // Hours that the clock repeats have a tick each.
+  const isExact = stepMs <= HOUR_MS;
+  const offset = zone.offsetAt(from);
+  const end = isExact ? to + offset : toLocal(to, zone);
+  for (let local = Math.ceil((from + offset) / stepMs) * stepMs; local <= end; local += stepMs) {
+    const tick = isExact ? local - offset : fromLocal(local, zone);
     // A local time that the clock skips would repeat the next tick.
     if (tick > (ticks.at(-1) ?? from - 1) && tick <= to) ticks.push(tick);
   }
   return ticks;
 }
 
-/** The day at midnight, otherwise the time. The first tick has the day and the year, and so has each new year. */
+/**
+ * The day at midnight, otherwise the time. The first tick has the day and the year, and so has each new year; the first
+ * after a clock change has the offset.
+ */
 export function tickLabels(ticks: readonly number[], zone: Zone): string[] {
   const yearOf = (tick: number) => new Date(toLocal(tick, zone)).getUTCFullYear();
   return ticks.map((tick, i) => {
     const isMidnight = toLocal(tick, zone) % DAY_MS === 0;
     const before = ticks[i - 1];
     const label = isMidnight ? day(tick, zone) : clock(tick, zone);
-    if (before !== undefined && yearOf(before) === yearOf(tick)) return label;
-    return `${label}\n${isMidnight ? '' : `${day(tick, zone)} `}${yearOf(tick)}`;
+    if (before === undefined || yearOf(before) !== yearOf(tick))
+      return `${label}\n${isMidnight ? '' : `${day(tick, zone)} `}${yearOf(tick)}`;
+    const offset = zone.offsetAt(tick);
+    return offset === zone.offsetAt(before) ? label : `${label}\n${formatOffset(offset)}`;
   });
+}
+
+/** The ticks of an axis of counts: 0 to at least `most`, in at most four whole steps. */
+export function countTicks(most: number): number[] {
+  const steps = Array.from({ length: 16 }, (_, power) => [1, 2, 2.5, 5].map((n) => n * 10 ** power)).flat();
+  const step = steps.find((n) => Number.isInteger(n) && n * 4 >= most) ?? most;
+  return Array.from({ length: Math.max(1, Math.ceil(most / step)) + 1 }, (_, i) => i * step);
 }

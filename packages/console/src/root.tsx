@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { Api, IngestKey, Project, Session } from './api.ts';
 import { type App, AppContext, type HistoryMode, mayRead, useApp } from './app.ts';
 import { AdministrationPage } from './pages/administration.tsx';
+import { AuditPage } from './pages/audit.tsx';
 import { CredentialsPage } from './pages/credentials.tsx';
 import { DashboardPage } from './pages/dashboard.tsx';
 import { HostsPage } from './pages/hosts.tsx';
@@ -11,7 +12,7 @@ import { OverviewPage } from './pages/overview.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { SourcesPage } from './pages/sources.tsx';
 import { Frame, PageLink } from './parts/frame.tsx';
-import { Failure, Message } from './parts/states.tsx';
+import { Failure, MessagePage } from './parts/states.tsx';
 import { PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
 import { browserZone, parseZone } from './zone.ts';
 
@@ -22,11 +23,12 @@ const PAGE_OF = {
   sources: SourcesPage,
   credentials: CredentialsPage,
   admin: AdministrationPage,
+  audit: AuditPage,
   missing: MissingPage,
 };
 
 /** Pages without statistics. */
-const WITHOUT_PROJECT: readonly PageName[] = ['credentials', 'admin', 'missing'];
+const WITHOUT_PROJECT: readonly PageName[] = ['credentials', 'admin', 'audit', 'missing'];
 
 type SessionState =
   | { kind: 'loading' }
@@ -78,7 +80,7 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
   const project = projectOf(session, view);
   const skewMs = useMemo(() => session.now - Date.now(), [session]);
   const [ingestKeys] = useState(() => new Map<string, IngestKey>());
-  const zone = useMemo(() => parseZone(view.timezone ?? '') ?? browserZone(), [view.timezone]);
+  const zone = useMemo(() => parseZone(view.timezone) ?? browserZone(), [view.timezone]);
   const app: App = {
     api,
     session,
@@ -99,14 +101,9 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
       return isEnded;
     },
   };
-  useEffect(() => {
-    // The URL may name a project that this user cannot access.
-    if (view.project !== null && project !== null && view.project !== project.id)
-      go({ project: project.id, hosts: [] }, 'replace');
-  }, [view.project, project?.id]);
   // An administrator without a project can create one, or enable it again.
-  const page =
-    project === null && session.administers_domain && view.page === 'dashboard' ? 'admin' : view.page;
+  const hasProjects = session.projects.length > 0;
+  const page = !hasProjects && session.administers_domain && view.page === 'dashboard' ? 'admin' : view.page;
   useLayoutEffect(() => {
     document.title = [PAGE_TITLES[page], project?.name, 'wafstat'].filter(Boolean).join(' · ');
   }, [page, project?.name]);
@@ -120,58 +117,75 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
 }
 
 function Page({ page }: { page: PageName }) {
-  const { project } = useApp();
+  const { session, project } = useApp();
   const Content = PAGE_OF[page];
+  if ((page === 'admin' || page === 'audit') && !session.administers_domain)
+    return (
+      <MessagePage title="Not allowed">Only administrators of the domain can see this page.</MessagePage>
+    );
   if (WITHOUT_PROJECT.includes(page)) return <Content />;
-  if (project === null) return <NoProject />;
-  // The overview shows the other projects.
-  return page === 'overview' || mayRead(project) ? <Content /> : <IngestOnly name={project.name} />;
+  if (session.projects.length === 0) return <NoProject />;
+  // The overview shows all projects.
+  if (page === 'overview') return <Content />;
+  if (project === null) return <OtherProject />;
+  return mayRead(project) ? <Content /> : <IngestOnly name={project.name} />;
+}
+
+/** The numbers of another project would look like those of the link. */
+function OtherProject() {
+  const { session, view } = useApp();
+  const links = session.projects.flatMap(({ id, name }, i) => [
+    i === 0 ? ' ' : ', ',
+    <PageLink key={id} to={{ project: id, hosts: [] }}>
+      {name}
+    </PageLink>,
+  ]);
+  return (
+    <MessagePage title="You cannot view the project of this link">
+      The project <code>{view.project}</code> does not exist, or you have no role in it. Ask for a role, or
+      open
+      {links}.
+    </MessagePage>
+  );
 }
 
 /** A user who may send log lines, but not read statistics. */
 function IngestOnly({ name }: { name: string }) {
   return (
-    <div class="page">
-      <Message title={`You cannot view the statistics of ${name}`}>
-        Your role in this project is ingest: it allows sending log lines. To view statistics, ask your
-        administrator for the role reader.
-      </Message>
-    </div>
+    <MessagePage title={`You cannot view the statistics of ${name}`}>
+      Your role in this project is ingest: it allows sending log lines. To view statistics, ask your
+      administrator for the role reader.
+    </MessagePage>
   );
 }
 
 function NoProject() {
   return (
-    <div class="page narrow">
-      <Message title="No project">
-        {useApp().session.administers_domain ? (
-          <>
-            You have no role in any enabled project.{' '}
-            <PageLink to={{ page: 'admin' }}>Create or enable a project</PageLink>.
-          </>
-        ) : (
-          'You have no role in any project. Ask your administrator for one.'
-        )}
-      </Message>
-    </div>
+    <MessagePage title="No project">
+      {useApp().session.administers_domain ? (
+        <>
+          You have no role in any enabled project.{' '}
+          <PageLink to={{ page: 'admin' }}>Create or enable a project</PageLink>.
+        </>
+      ) : (
+        'You have no role in any project. Ask your administrator for one.'
+      )}
+    </MessagePage>
   );
 }
 
 function MissingPage() {
   return (
-    <div class="page narrow">
-      <h1 class="offscreen">Page not found</h1>
-      <Message title="There is no such page">
-        The console has no page <code>{location.pathname}</code>.{' '}
-        <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
-      </Message>
-    </div>
+    <MessagePage title="There is no such page">
+      The console has no page <code>{location.pathname}</code>.{' '}
+      <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
+    </MessagePage>
   );
 }
 
-/** The selected project, or the first. */
+/** The project of the link, or the first if it names none. */
 function projectOf({ projects }: Session, { project }: View): Project | null {
-  return projects.find(({ id }) => id === project) ?? projects[0] ?? null;
+  return projects.find(({ id }) => project === null || id === project) ?? null;
 }
 
 /** Why the service has ended the session. Null: the browser has none, or no longer. */
@@ -203,7 +217,7 @@ function useView(): { view: View; go: App['go'] } {
     return () => removeEventListener('popstate', popped);
   }, []);
   const go = (change: Partial<View>, mode: HistoryMode = 'push') => {
-    const next = { ...current.current, ...change };
+    const next = { ...current.current, problems: [], ...change };
     // The state tells the back button of a custom range that the previous entry is ours.
     if (mode === 'push') history.pushState({ within: true }, '', urlOf(next));
     else history.replaceState(history.state, '', urlOf(next));

@@ -47,6 +47,8 @@ test.each(['nginx', 'apache', 'coraza'] as const)(
     expect(counted).toBe(written.map(([, path]) => path).join(' '));
     if (name === 'coraza') return;
     for (const [, path] of written) expect(remote[0]?.code).toContain(`@${path}`);
+    const sources = [...(remote[0]?.code ?? '').matchAll(/source=(\w+)/g)].map(([, source]) => source);
+    expect(sources).toEqual([name, name]);
   },
 );
 

@@ -41,14 +41,15 @@ interface Instructions {
 /** In place of a key that has not been created. */
 export const PLACEHOLDER_KEY = { access: 'ACCESS_KEY_ID', secret: 'SECRET_ACCESS_KEY' };
 
+/** All logs of a program are one source: a request that several of them report counts once. */
 export function instructionsFor(program: Program, target: Target): Instructions {
   const follow = (source: string, files: string): Step => ({
     text: 'Count the lines as they are written, across rotation and restarts:',
     code: command(target, 'follow', `--source ${source}`, files),
   });
-  const push = (...files: readonly [source: string, file: string][]): Step => ({
+  const push = (source: string, ...files: readonly string[]): Step => ({
     text: 'Send whole files. A file that is sent again counts once, but one that has grown counts again as a whole: for files that grow, use a log shipper such as Vector or Fluent Bit with the same address and key, or follow on this server.',
-    code: files.map(([source, file]) => curl(target, source, fileBody(file))).join('\n'),
+    code: files.map((file) => curl(target, source, fileBody(file))).join('\n'),
   });
   switch (program) {
     case 'nginx':
@@ -61,9 +62,7 @@ export function instructionsFor(program: Program, target: Target): Instructions 
           },
         ],
         local: [follow('nginx', '/var/log/nginx/wafstat.log /var/log/nginx/modsec_audit.log')],
-        remote: [
-          push(['nginx', '/var/log/nginx/wafstat.log'], ['modsecurity', '/var/log/nginx/modsec_audit.log']),
-        ],
+        remote: [push('nginx', '/var/log/nginx/wafstat.log', '/var/log/nginx/modsec_audit.log')],
       };
     case 'apache':
       return {
@@ -74,12 +73,7 @@ export function instructionsFor(program: Program, target: Target): Instructions 
           },
         ],
         local: [follow('apache', '/var/log/apache2/wafstat.log /var/log/apache2/modsec_audit.log')],
-        remote: [
-          push(
-            ['apache', '/var/log/apache2/wafstat.log'],
-            ['modsecurity', '/var/log/apache2/modsec_audit.log'],
-          ),
-        ],
+        remote: [push('apache', '/var/log/apache2/wafstat.log', '/var/log/apache2/modsec_audit.log')],
       };
     case 'coraza':
       return {
@@ -129,7 +123,7 @@ export function instructionsFor(program: Program, target: Target): Instructions 
           },
         ],
         local: [follow('waf', '/var/log/waf.log')],
-        remote: [push(['waf', '/var/log/waf.log'])],
+        remote: [push('waf', '/var/log/waf.log')],
       };
   }
 }

@@ -13,7 +13,6 @@ import {
   resolveRange,
   type SelectedRange,
   shiftedRange,
-  startOfDays,
   type TimeRange,
   timeBefore,
 } from './time-range.ts';
@@ -36,18 +35,14 @@ test('each preset has the length that it names', () => {
   expect(range('6hours')).toEqual({ from: NOW - 6 * HOUR_MS, to: NOW });
   expect(range('24hours')).toEqual({ from: NOW - DAY_MS, to: NOW });
   expect(range('yesterday')).toEqual({ from: Date.UTC(2026, 6, 14), to: Date.UTC(2026, 6, 15) });
-  expect(range('3days')).toEqual({ from: Date.UTC(2026, 6, 13), to: NOW });
-  expect(range('7days')).toEqual({ from: Date.UTC(2026, 6, 9), to: NOW });
-  expect(range('30days')).toEqual({ from: Date.UTC(2026, 5, 16), to: NOW });
-  expect(range('90days')).toEqual({ from: Date.UTC(2026, 3, 17), to: NOW });
-});
-
-test('only ranges of days that include today begin with a whole day', () => {
-  const start = (selected: SelectedRange) => startOfDays(selected, fixedZone(2 * HOUR_MS), NOW);
-  expect(start({ preset: '7days' })).toBe(Date.UTC(2026, 6, 8, 22));
-  expect(start({ preset: 'today' })).toBe(Date.UTC(2026, 6, 14, 22));
-  for (const preset of ['1hour', '24hours', 'yesterday'] as const) expect(start({ preset })).toBeNull();
-  expect(start({ from: NOW - DAY_MS, to: NOW })).toBeNull();
+  expect(range('7days')).toEqual({ from: NOW - 168 * HOUR_MS, to: NOW });
+  expect(range('30days')).toEqual({ from: NOW - 30 * DAY_MS, to: NOW });
+  expect(range('90days')).toEqual({ from: NOW - 90 * DAY_MS, to: NOW });
+  // 15 July 2026 is a Wednesday.
+  expect(range('thisweek')).toEqual({ from: Date.UTC(2026, 6, 13), to: NOW });
+  expect(range('lastweek')).toEqual({ from: Date.UTC(2026, 6, 6), to: Date.UTC(2026, 6, 13) });
+  const monday = resolveRange({ preset: 'thisweek' }, fixedZone(0), Date.UTC(2026, 6, 13));
+  expect(monday).toEqual({ from: Date.UTC(2026, 6, 13), to: Date.UTC(2026, 6, 13) });
 });
 
 const rangeBefore = (selected: SelectedRange, range: TimeRange, zone: Zone) =>
@@ -67,10 +62,11 @@ test('days begin at local midnight across a clock change', () => {
   const berlin = parseZone('Europe/Berlin');
   const now = Date.UTC(2026, 9, 26, 11);
   if (berlin === null) throw new Error('the zone is unknown');
-  expect(resolveRange({ preset: '7days' }, berlin, now)).toEqual({
-    from: Date.UTC(2026, 9, 19, 22),
-    to: now,
+  expect(resolveRange({ preset: 'lastweek' }, berlin, now)).toEqual({
+    from: Date.UTC(2026, 9, 18, 22),
+    to: Date.UTC(2026, 9, 25, 23),
   });
+  expect(resolveRange({ preset: '7days' }, berlin, now)).toEqual({ from: now - 168 * HOUR_MS, to: now });
   expect(resolveRange({ preset: 'yesterday' }, berlin, now)).toEqual({
     from: Date.UTC(2026, 9, 24, 22),
     to: Date.UTC(2026, 9, 25, 23),
@@ -124,8 +120,8 @@ test.each([
   if (before === null) throw new Error('there is no earlier day');
   expect([before.from, before.to, yesterday.to].map(text).join(', ')).toBe(days);
   expect(shiftedRange(before, zone, 1, now)).toEqual(yesterday);
-  const week = shiftedRange({ preset: '7days' }, zone, -1, now);
-  expect(week?.to).toBe(resolveRange({ preset: '7days' }, zone, now).from);
+  const week = shiftedRange({ preset: 'thisweek' }, zone, -1, now);
+  expect(week?.to).toBe(resolveRange({ preset: 'thisweek' }, zone, now).from);
   expect([week?.from, week?.to].map((time) => clock(time ?? 0, zone))).toEqual(['00:00', '00:00']);
 });
 

@@ -9,19 +9,20 @@ const DAY_MS = 24 * HOUR_MS;
 export const RANGE_DAYS_MAX = 3_653;
 
 /**
- * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with, in a key
- * figure. Rare ones are `inMenu`, with the custom range.
+ * Hours and days of `lengthMs` are counted back from now. Others are `days` of the calendar: of today, or of the week, which
+ * begins on Monday. `previous` names the range to compare with, in a key figure.
  */
 export const PRESETS = {
   '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
   '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 h', lengthMs: 6 * HOUR_MS },
   '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 h', lengthMs: DAY_MS },
-  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 d', days: 7 },
-  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 d', days: 30 },
-  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 d', days: 90 },
-  today: { label: 'Today', title: 'Today', previous: 'yesterday', days: 1, inMenu: true },
-  yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1, inMenu: true },
-  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 d', days: 3, inMenu: true },
+  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 d', lengthMs: 7 * DAY_MS },
+  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 d', lengthMs: 30 * DAY_MS },
+  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 d', lengthMs: 90 * DAY_MS },
+  today: { label: 'Today', title: 'Today', previous: 'yesterday', days: 1 },
+  yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1, isOver: true },
+  thisweek: { label: 'This week', title: 'This week', previous: 'last week', days: 7 },
+  lastweek: { label: 'Last week', title: 'Last week', previous: 'the week before', days: 7, isOver: true },
 } as const;
 
 export type PresetName = keyof typeof PRESETS;
@@ -41,14 +42,11 @@ export function resolveRange(selected: SelectedRange, zone: Zone, now: number): 
   // Whole minutes: queries repeat within a minute, so that responses are cached, and points keep their boundaries.
   const end = Math.ceil(now / MINUTE_MS) * MINUTE_MS;
   if ('lengthMs' in preset) return { from: end - preset.lengthMs, to: end };
-  const midnight = (daysAgo: number) => startOfDay(dayOf(now, zone) - daysAgo, zone);
-  if (selected.preset === 'yesterday') return { from: midnight(1), to: midnight(0) };
-  return { from: midnight(preset.days - 1), to: end };
-}
-
-/** When the days of a preset begin. Null: the range is not one of days that include today. */
-export function startOfDays(selected: SelectedRange, zone: Zone, now: number): number | null {
-  return endsToday(selected) ? resolveRange(selected, zone, now).from : null;
+  const today = dayOf(now, zone);
+  // 1 January 1970 was a Thursday.
+  const first = preset.days === 7 ? today - ((today + 3) % 7) : today;
+  if (!('isOver' in preset)) return { from: startOfDay(first, zone), to: end };
+  return { from: startOfDay(first - preset.days, zone), to: startOfDay(first, zone) };
 }
 
 /** Why the range is not valid, or null. */
@@ -130,7 +128,7 @@ export function previousRangeName(selected: SelectedRange): string {
 
 /** Whether new events can still arrive in the range. */
 export function endsNow(selected: SelectedRange): boolean {
-  return 'preset' in selected && selected.preset !== 'yesterday';
+  return 'preset' in selected && !('isOver' in PRESETS[selected.preset]);
 }
 
 export function isPreset(name: string | null): name is PresetName {

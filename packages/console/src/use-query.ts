@@ -1,7 +1,7 @@
 /** Loads data, refreshes it, and runs changes. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app.ts';
-import { sentence } from './parts/states.tsx';
+import { isTemporary, sentence } from './parts/states.tsx';
 
 const REFRESH_MS = 5_000;
 
@@ -18,7 +18,7 @@ export interface Query<T> {
 }
 
 export interface QueryOptions {
-  /** Loads again every few seconds, while the page is visible. */
+  /** Loads again every `refreshMs`, while the page is visible. */
   refresh?: boolean;
   refreshMs?: number;
   /** Does not load yet: something more important is loading. */
@@ -32,16 +32,19 @@ interface State<T> {
   updatedAt: number | null;
 }
 
-/** `key` identifies what `read` loads: another key loads again and aborts the load before. */
+/**
+ * `key` identifies what `read` loads: another key loads again and aborts the load before. `read` gets the latest data of the
+ * key. What failed for now is tried again every few seconds.
+ */
 export function useQuery<T>(
   key: string,
-  read: (signal: AbortSignal) => Promise<T>,
+  read: (signal: AbortSignal, latest: T | null) => Promise<T>,
   { refresh = false, refreshMs = REFRESH_MS, wait = false }: QueryOptions = {},
 ): Query<T> {
   const app = useApp();
   const [state, setState] = useState<State<T>>({ key: null, data: null, failure: null, updatedAt: null });
-  const current = useRef({ read, app });
-  current.current = { read, app };
+  const current = useRef({ read, app, latest: state.data });
+  current.current = { read, app, latest: state.key === key ? state.data : null };
   const running = useRef<AbortController | null>(null);
 
   async function load(): Promise<void> {
@@ -49,7 +52,7 @@ export function useQuery<T>(
     const aborter = new AbortController();
     running.current = aborter;
     try {
-      const data = await current.current.read(aborter.signal);
+      const data = await current.current.read(aborter.signal, current.current.latest);
       if (!aborter.signal.aborted)
         setState({ key, data, failure: null, updatedAt: current.current.app.now() });
     } catch (failure) {
@@ -68,15 +71,19 @@ export function useQuery<T>(
     void load();
     return () => running.current?.abort();
   }, [key, wait]);
-  useEffect(() => {
-    if (!refresh || wait) return;
-    const timer = setInterval(() => {
-      if (!document.hidden && running.current === null) void load();
-    }, refreshMs);
-    return () => clearInterval(timer);
-  }, [refresh, key, wait]);
   const { data, failure, updatedAt } = state;
   const isLoading = state.key !== key;
+  const hasFailed = !isLoading && isTemporary(failure);
+  useEffect(() => {
+    if (wait || !(refresh || hasFailed)) return;
+    const timer = setInterval(
+      () => {
+        if (!document.hidden && running.current === null) void load();
+      },
+      hasFailed ? REFRESH_MS : refreshMs,
+    );
+    return () => clearInterval(timer);
+  }, [refresh, key, wait, hasFailed]);
   return { data, failure: isLoading ? null : failure, isLoading, updatedAt, reload: () => void load() };
 }
 

@@ -1,7 +1,7 @@
 /** The URL holds every selection, so that a view can be shared, reloaded and navigated back to. */
 import { ATTACK_TYPES, type AttackType } from '@wafstat/client';
-import { DEFAULT_PRESET, isPreset, rangeProblem, type SelectedRange } from './time-range.ts';
-import { parseZone } from './zone.ts';
+import { DEFAULT_PRESET, isPreset, rangeProblem, type SelectedRange, type TimeRange } from './time-range.ts';
+import { browserZone, parseZone } from './zone.ts';
 
 export const PAGES = {
   dashboard: '/console/',
@@ -10,6 +10,7 @@ export const PAGES = {
   sources: '/console/sources',
   credentials: '/console/credentials',
   admin: '/console/admin',
+  audit: '/console/audit',
 } as const;
 
 /** `missing`: the path is not that of a page. */
@@ -22,22 +23,21 @@ export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   sources: 'Sources',
   credentials: 'My credentials',
   admin: 'Users and projects',
+  audit: 'Audit trail',
   missing: 'Page not found',
 };
 
 /** Orders of the tiles in the overview. */
 export const SORTS = ['attacks', 'rate', 'change', 'requests', 'name'] as const;
 export type Sort = (typeof SORTS)[number];
-/** Orders of the list of hosts, which has no previous period. */
-export type HostSort = Exclude<Sort, 'change'>;
 
 export interface View {
   page: PageName;
   /** Null: the first project. */
   project: string | null;
   selectedRange: SelectedRange;
-  /** An IANA name or an offset. Null: the time zone of the browser. */
-  timezone: string | null;
+  /** An IANA name or an offset. */
+  timezone: string;
   hosts: readonly string[];
   /** Categories to count; empty: all. */
   categories: readonly AttackType[];
@@ -51,7 +51,8 @@ export interface View {
   /** The order of hosts, or of the overview. Null: the default of the page. */
   sort: Sort | null;
   search: string;
-  offset: number;
+  /** What the link has that is not valid, such as `range=bogus`. */
+  problems: readonly string[];
 }
 
 /** The categories that the view counts. */
@@ -77,30 +78,46 @@ export function toggleCategory(view: View, name: AttackType, list: 'categories' 
 const TIME_MAX = Date.UTC(9999, 11, 31);
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Ignores invalid parameters: people edit and truncate URLs. */
+/** Ignores what is not valid, but lists it: people edit and truncate URLs. */
 export function parseView({ pathname, searchParams: query }: URL): View {
   const path = pathname.replace(/\/+$/, '');
   const page = (Object.keys(PAGES) as (keyof typeof PAGES)[]).find(
     (name) => PAGES[name].replace(/\/+$/, '') === path,
   );
-  const project = query.get('project');
-  const categories = query.getAll('category');
+  const problems: string[] = [];
+  const listOf = <T>(name: string, parse: (text: string) => T | null | undefined): T[] =>
+    query.getAll(name).flatMap((text) => {
+      const value = parse(text) ?? null;
+      if (value === null) problems.push(`${name}=${text.slice(0, 64)}`);
+      return value === null ? [] : [value];
+    });
+  const oneOf = <T>(name: string, parse: (text: string) => T | null | undefined): T | null =>
+    listOf(name, parse)[0] ?? null;
+  const word = (name: string, ...words: string[]) => oneOf(name, (text) => words.find((one) => one === text));
+  const id = (text: string) => (ID.test(text) ? text : null);
+  const range = customRange(oneOf('from', wholeNumber), oneOf('to', wholeNumber));
+  // One of them is missing, or the end is not after the start.
+  if (range === null && problems.length === 0 && (query.has('from') || query.has('to')))
+    problems.push(`from=${query.get('from') ?? ''}&to=${query.get('to') ?? ''}`);
+  const preset = oneOf('range', (text) => (isPreset(text) ? text : null));
+  const categories = listOf('category', (text) =>
+    ATTACK_TYPES.some((name) => text === name || text === `-${name}`) ? text : null,
+  );
   const named = ATTACK_TYPES.filter((name) => categories.includes(name));
-  const timezone = query.get('tz')?.replace(/^ /, '+') ?? null;
   return {
     page: page ?? 'missing',
-    project: project !== null && ID.test(project) ? project : null,
-    selectedRange: parseRange(query),
-    timezone: timezone !== null && parseZone(timezone) !== null ? timezone : null,
-    hosts: [...new Set(query.getAll('host').filter((id) => ID.test(id)))],
+    project: oneOf('project', id),
+    selectedRange: range ?? { preset: preset ?? DEFAULT_PRESET },
+    timezone: oneOf('tz', zoneId) ?? browserZone().id,
+    hosts: [...new Set(listOf('host', id))],
     categories: named,
     excluded: ATTACK_TYPES.filter((name) => categories.includes(`-${name}`) && !named.includes(name)),
-    byHost: query.get('by') === 'host',
-    tv: query.get('tv') === 'on',
-    live: query.get('live') !== 'off',
-    sort: SORTS.find((name) => name === query.get('sort')) ?? null,
+    byHost: word('by', 'host', 'category') === 'host',
+    tv: word('tv', 'on', 'off') === 'on',
+    live: word('live', 'on', 'off') !== 'off',
+    sort: oneOf('sort', (text) => SORTS.find((name) => name === text)),
     search: query.get('search')?.slice(0, 253) ?? '',
-    offset: wholeNumber(query.get('offset')) ?? 0,
+    problems,
   };
 }
 
@@ -112,7 +129,7 @@ export function urlOf(view: View): string {
     query.set('from', String(view.selectedRange.from));
     query.set('to', String(view.selectedRange.to));
   } else if (view.selectedRange.preset !== DEFAULT_PRESET) query.set('range', view.selectedRange.preset);
-  if (view.timezone !== null) query.set('tz', view.timezone);
+  query.set('tz', view.timezone);
   for (const id of view.hosts) query.append('host', id);
   for (const name of view.categories) query.append('category', name);
   for (const name of view.excluded) query.append('category', `-${name}`);
@@ -121,20 +138,21 @@ export function urlOf(view: View): string {
   if (!view.live) query.set('live', 'off');
   if (view.sort !== null) query.set('sort', view.sort);
   if (view.search !== '') query.set('search', view.search);
-  if (view.offset > 0) query.set('offset', String(view.offset));
   const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];
-  return query.size === 0 ? path : `${path}?${query}`;
+  return `${path}?${query}`;
 }
 
-function parseRange(query: URLSearchParams): SelectedRange {
-  const from = wholeNumber(query.get('from'));
-  const to = wholeNumber(query.get('to'));
-  if (from !== null && to !== null && to < TIME_MAX && rangeProblem({ from, to }) === null)
-    return { from, to };
-  const preset = query.get('range');
-  return { preset: isPreset(preset) ? preset : DEFAULT_PRESET };
+function customRange(from: number | null, to: number | null): TimeRange | null {
+  if (from === null || to === null || to >= TIME_MAX) return null;
+  return rangeProblem({ from, to }) === null ? { from, to } : null;
 }
 
-function wholeNumber(text: string | null): number | null {
-  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
+/** A `+` that is not encoded arrives as a space. */
+function zoneId(text: string): string | null {
+  const id = text.replace(/^ /, '+');
+  return parseZone(id) === null ? null : id;
+}
+
+function wholeNumber(text: string): number | null {
+  return /^\d{1,15}$/.test(text) ? Number(text) : null;
 }

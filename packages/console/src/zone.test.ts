@@ -1,20 +1,17 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { scaled } from '../../../test/random.ts';
 import {
   allOffsets,
+  changesOnDay,
   formatOffset,
   fromLocal,
   parseOffset,
   parseZone,
-  segmentsOf,
   toLocal,
   type Zone,
   zoneName,
   zonesByRegion,
 } from './zone.ts';
-
-const HOUR_MS = 3_600_000;
 
 function zoneOf(id: string): Zone {
   const zone = parseZone(id);
@@ -75,28 +72,7 @@ test('local time and back is the same local time, unless the clock skipped it', 
   expect(fromLocal(skipped, zoneOf('Europe/Berlin'))).toBe(Date.UTC(2026, 2, 29, 1, 30));
 });
 
-test('segments cover the range, and each has one offset', () => {
-  const length = fc.integer({ min: 1, max: 400 * 24 * HOUR_MS });
-  fc.assert(
-    fc.property(zones, times, length, (zone, from, lengthMs) => {
-      const segments = segmentsOf({ from, to: from + lengthMs }, zone);
-      expect([segments[0]?.from, segments.at(-1)?.to]).toEqual([from, from + lengthMs]);
-      for (const [i, segment] of segments.entries()) {
-        if (i > 0) expect(segment.from).toBe(segments[i - 1]?.to);
-        if (i > 0) expect(segment.offset).not.toBe(segments[i - 1]?.offset);
-        for (const time of [segment.from, (segment.from + segment.to) / 2, segment.to - 1])
-          expect(formatOffset(zone.offsetAt(time))).toBe(segment.offset);
-      }
-    }),
-    { numRuns: scaled(50) },
-  );
-});
-
-test('the clock change of Berlin splits a day', () => {
-  const range = { from: Date.UTC(2026, 9, 24, 22), to: Date.UTC(2026, 9, 25, 23) };
-  const change = Date.UTC(2026, 9, 25, 1);
-  expect(segmentsOf(range, zoneOf('Europe/Berlin'))).toEqual([
-    { from: range.from, to: change, offset: '+02:00' },
-    { from: change, to: range.to, offset: '+01:00' },
-  ]);
+test('a day with a clock change is known', () => {
+  const at = (day: number) => changesOnDay(Date.UTC(2026, 9, day, 12), zoneOf('Europe/Berlin'));
+  expect([24, 25, 26].map(at)).toEqual([false, true, false]);
 });

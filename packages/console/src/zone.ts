@@ -1,5 +1,4 @@
 /** Time zones: an IANA name, such as `Europe/Berlin`, or a fixed offset, as in the API. */
-import type { TimeRange } from './time-range.ts';
 
 export interface Zone {
   /** `Europe/Berlin` or `+08:00`. */
@@ -76,43 +75,10 @@ export function isStartOfDay(time: number, zone: Zone): boolean {
   return time === startOfDay(dayOf(time, zone), zone);
 }
 
-interface ZoneSegment extends TimeRange {
-  /** For `timezone` of the API. */
-  offset: string;
-}
-
-/** The parts of the range with the same offset, because the API knows fixed offsets only. */
-export function segmentsOf({ from, to }: TimeRange, zone: Zone): ZoneSegment[] {
-  const segments: ZoneSegment[] = [];
-  let start = from;
-  while (start < to) {
-    const end = nextChange(start, to, zone);
-    segments.push({ from: start, to: end, offset: formatOffset(zone.offsetAt(start)) });
-    start = end;
-  }
-  return segments;
-}
-
-/** When the offset changes next, or `to`. Zones keep an offset for weeks (Morocco during Ramadan) or longer. */
-function nextChange(from: number, to: number, zone: Zone): number {
-  const offset = zone.offsetAt(from);
-  const stepMs = 7 * 24 * HOUR_MS;
-  for (let start = from; start < to; start += stepMs) {
-    const end = Math.min(to, start + stepMs);
-    if (zone.offsetAt(end) !== offset) return changeBetween(start, end, zone);
-  }
-  return to;
-}
-
-function changeBetween(from: number, to: number, zone: Zone): number {
-  const offset = zone.offsetAt(from);
-  let [before, after] = [Math.floor(from / CHANGE_GRID_MS), Math.ceil(to / CHANGE_GRID_MS)];
-  while (after - before > 1) {
-    const middle = Math.floor((before + after) / 2);
-    if (zone.offsetAt(middle * CHANGE_GRID_MS) === offset) before = middle;
-    else after = middle;
-  }
-  return Math.min(after * CHANGE_GRID_MS, to);
+/** Whether the clock changes on the local day of this time, so that a local time can be meant twice. */
+export function changesOnDay(time: number, zone: Zone): boolean {
+  const day = dayOf(time, zone);
+  return zone.offsetAt(startOfDay(day, zone)) !== zone.offsetAt(startOfDay(day + 1, zone));
 }
 
 /** `UTC+02:00` at this time. */

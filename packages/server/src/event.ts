@@ -159,7 +159,7 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
   not_an_attack: 'Nothing to do, unless you expect a category: then map the rule with --categories.',
   same_request: 'Nothing to do: each request counts once.',
   too_old:
-    "Send events sooner. To count older ones, raise --retention of the server, and move the horizon back with 'wafstat horizon --data DIR --set TIME'.",
+    "Send events sooner. To count older ones, raise --retention of the server, and move the horizon back with 'wafstat horizon --data DIR --set TIME'. Then read the logs again with another --source.",
   in_future: 'Correct the clock or the time zone of the machine that writes the log.',
 };
 

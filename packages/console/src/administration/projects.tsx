@@ -103,37 +103,23 @@ export function Projects({ administration, reload }: SectionProps) {
           <Field label="Name" name="name" required maxLength={64} />
         </FormDialog>
       )}
-      {dialog?.kind === 'disable' && (
+      {dialog !== null && dialog.kind !== 'new' && (
         <Confirm
-          key="disable"
-          title={`Disable ${dialog.project.name}?`}
-          verb="Disable project"
-          {...(isLast(dialog.project) ? { typed: dialog.project.name } : {})}
+          key={dialog.kind}
+          title={`${dialog.kind === 'disable' ? 'Disable' : 'Delete'} ${dialog.project.name}?`}
+          verb={`${dialog.kind === 'disable' ? 'Disable' : 'Delete'} project`}
+          {...(dialog.kind === 'delete' || isLast(dialog.project) ? { typed: dialog.project.name } : {})}
           act={async () => {
             const { id, name } = dialog.project;
-            await app.api.setProjectEnabled(id, false, name);
+            if (dialog.kind === 'disable') await app.api.setProjectEnabled(id, false, name);
+            else await app.api.removeProject(id, name);
             await reloadAll();
           }}
           close={close}
         >
-          {`Nobody can read the statistics of ${dialog.project.name} or send logs to it, and its tokens stop working. You can enable it again.`}
-          {isLast(dialog.project) && LAST_PROJECT}
-        </Confirm>
-      )}
-      {dialog?.kind === 'delete' && (
-        <Confirm
-          key="delete"
-          title={`Delete ${dialog.project.name}?`}
-          verb="Delete project"
-          typed={dialog.project.name}
-          act={async () => {
-            const { id, name } = dialog.project;
-            await app.api.removeProject(id, name);
-            await reloadAll();
-          }}
-          close={close}
-        >
-          {`The statistics of ${dialog.project.name} can no longer be read, not even by a new project with the same name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
+          {dialog.kind === 'disable'
+            ? `Nobody can read the statistics of ${dialog.project.name} or send logs to it, and its tokens stop working. You can enable it again.`
+            : `The statistics of ${dialog.project.name} can no longer be read, not even by a new project with the same name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
           {isLast(dialog.project) && LAST_PROJECT}
         </Confirm>
       )}

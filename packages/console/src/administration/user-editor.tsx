@@ -4,7 +4,8 @@ import type { ManagedUser, NewAccessKey, Role, Roles } from '../api.ts';
 import { useApp } from '../app.ts';
 import { Button } from '../parts/button.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { KeySecret, useKeyActions } from '../parts/keys.tsx';
+import { keyValues, Secret, useKeyActions } from '../parts/keys.tsx';
+import { sentence } from '../parts/states.tsx';
 import { useAction } from '../use-query.ts';
 import { ROLE_NAMES, ROLES, type SectionProps } from './names.ts';
 
@@ -61,25 +62,36 @@ function RolesEditor({ user, administration, reload }: SectionProps & { user: Ma
       [scope]: held.includes(role) ? held.filter((one) => one !== role) : [...held, role],
     });
   };
+  const scopes = [{ id: domain_id, name: 'All projects' }, ...projects];
   const save = async () => {
     const confirm = isLast ? user.name : undefined;
+    // The role that permits these changes goes last: it is that of the domain.
+    const changes = scopes.toReversed().flatMap(({ id: scope, name }) =>
+      ROLES.filter((role) => user.roles[scope]?.includes(role) !== roles[scope]?.includes(role)).map(
+        (role) => {
+          const verb = roles[scope]?.includes(role) ? ('grant' as const) : ('revoke' as const);
+          return { verb, scope, role, text: `${verb} ${role} in ${name}` };
+        },
+      ),
+    );
+    let saved = 0;
     try {
-      // The role that permits these changes goes last: it is that of the domain.
-      for (const scope of [...projects.map(({ id }) => id), domain_id]) {
-        const [before, after] = [user.roles[scope] ?? [], roles[scope] ?? []];
-        const change = (verb: 'grant' | 'revoke', role: Role) =>
-          app.api.changeRole(verb, { user: user.id, scope, role, domain_id }, confirm);
-        for (const role of after) if (!before.includes(role)) await change('grant', role);
-        for (const role of ROLES)
-          if (before.includes(role) && !after.includes(role)) await change('revoke', role);
+      for (const { verb, scope, role } of changes) {
+        await app.api.changeRole(verb, { user: user.id, scope, role, domain_id }, confirm);
+        saved++;
       }
       if (isSelf) await app.reload();
       setOutcome('Roles saved.');
+    } catch (failure) {
+      if (saved === 0 || app.handleSignedOut(failure)) throw failure;
+      const texts = (part: typeof changes) => part.map(({ text }) => text).join(', ');
+      throw new Error(
+        `${sentence(failure)} Saved: ${texts(changes.slice(0, saved))}. Not saved: ${texts(changes.slice(saved))}.`,
+      );
     } finally {
       reload();
     }
   };
-  const scopes = [{ id: domain_id, name: 'All projects' }, ...projects];
   return (
     <section aria-label="Roles">
       <h3>Roles</h3>
@@ -149,7 +161,7 @@ function UserKeys({ user, reload }: { user: ManagedUser; reload(): void }) {
         </div>
       ))}
       {created !== null && (
-        <KeySecret {...created}>Copy the key now; the secret won't be shown again.</KeySecret>
+        <Secret values={keyValues(created)}>Copy the key now; the secret won't be shown again.</Secret>
       )}
       {messages}
       {user.keys.length < session.keys_limit && (

@@ -9,7 +9,7 @@ import { Choice, Field, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
 import { Secret } from '../parts/keys.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
-import { Problem } from '../parts/states.tsx';
+import { Problem, sentence } from '../parts/states.tsx';
 import {
   actionsColumn,
   byText,
@@ -158,7 +158,16 @@ export function Users({ administration, reload }: SectionProps) {
         />
       )}
       {dialog?.kind === 'password' && (
-        <PasswordDialog name={dialog.name} password={dialog.password} close={close} />
+        <Dialog title={`Password of ${dialog.name}`} close={close}>
+          <Secret values={{ Password: dialog.password }}>
+            Generated password. Copy it now; it won't be shown again.
+          </Secret>
+          <div class="form-end">
+            <Button kind="primary" onClick={close}>
+              Done
+            </Button>
+          </div>
+        </Dialog>
       )}
       {user !== undefined && dialog?.kind === 'edit' && (
         <EditUser
@@ -183,27 +192,6 @@ function keysText(keys: number): string {
   return `loses all roles and ${keys === 1 ? 'the access key' : `${keys} access keys`}: programs that use ${keys === 1 ? 'it' : 'them'} get errors.`;
 }
 
-interface PasswordDialogProps {
-  name: string;
-  password: string;
-  close(): void;
-}
-
-function PasswordDialog({ name, password, close }: PasswordDialogProps) {
-  return (
-    <Dialog title={`Password of ${name}`} close={close}>
-      <Secret values={{ Password: password }}>
-        Generated password. Copy it now; it won't be shown again.
-      </Secret>
-      <div class="form-end">
-        <Button kind="primary" onClick={close}>
-          Done
-        </Button>
-      </div>
-    </Dialog>
-  );
-}
-
 interface NewUserProps {
   administration: Administration;
   created(name: string, password: string): void;
@@ -218,7 +206,9 @@ function NewUser({ administration: { domain_id, projects }, created, close }: Ne
     try {
       await api.changeRole('grant', { user, scope, role: role as Role, domain_id });
     } catch (failure) {
-      await api.removeUser(user);
+      await api.removeUser(user).catch(() => {
+        throw new Error(`${sentence(failure)} The user ${name} exists without a role: edit or delete it.`);
+      });
       throw failure;
     }
     created(name, password);

@@ -2,12 +2,12 @@
 import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { total } from '../counts.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { formatCount, share } from '../format.ts';
 import { ALL_CATEGORIES, copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking } from '../parts/ranking.tsx';
-import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
 import { countedCategories, filtersCategories, toggleCategory } from '../view.ts';
 

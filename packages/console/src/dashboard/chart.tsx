@@ -1,6 +1,7 @@
 /** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { axisCount } from '../format.ts';
+import { axisCount, clock, day } from '../format.ts';
+import { countTicks } from '../points.ts';
 import { onTheme, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
 import { drawPane, maximum, type Pane, paddingRight } from './pane.ts';
@@ -9,8 +10,10 @@ import { Tooltip } from './tooltip.tsx';
 export interface ChartProps {
   panes: readonly Pane[];
   /** One more than there are points: point i is from `edges[i]` to `edges[i + 1]`. */
-  edges: number[];
+  edges: readonly number[];
   zone: Zone;
+  /** The earliest event of the project: there is no data before it. */
+  firstSeen: number | null;
   /** The current time, if it is in the last point, which can still grow. */
   unfinished: boolean;
   /** For screen readers. */
@@ -25,12 +28,14 @@ interface Selection {
 }
 
 export function Chart(props: ChartProps) {
-  const { panes, edges, zone, unfinished, label, zoom } = props;
+  const { panes, edges, zone, firstSeen, unfinished, label, zoom } = props;
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
   const [cursor, setCursor] = useState<number | null>(null);
   const [selection, setSelection] = useState<Selection | null>(null);
   const last = edges.length - 2;
+  // The point of the earliest event, or 0.
+  const firstPoint = Math.max(0, edges.findIndex((edge) => edge > (firstSeen ?? 0)) - 1);
   const plot = plotArea(panes, size.width);
   const left = (edge: number) =>
     plot.left + ((edge - (edges[0] ?? 0)) / Math.max(1, (edges.at(-1) ?? 1) - (edges[0] ?? 0))) * plot.width;
@@ -90,8 +95,14 @@ export function Chart(props: ChartProps) {
             height={paneHeight(size.height, i, panes.length)}
             axisWidth={plot.left}
             hasTimeAxis={i === panes.length - 1}
+            firstPoint={firstPoint}
           />
         ))}
+      {firstPoint > 0 && firstSeen !== null && (
+        <div class="no-data" style={band(0, firstPoint - 1)}>
+          <span>{`No data before ${day(firstSeen, zone)}, ${clock(firstSeen, zone)}`}</span>
+        </div>
+      )}
       {unfinished && last >= 0 && (
         <div class="unfinished" style={band(last, last)} title="This point is not over yet." />
       )}
@@ -156,23 +167,25 @@ function usePointer(
 
 interface PaneCanvasProps {
   pane: Pane;
-  edges: number[];
+  edges: readonly number[];
   zone: Zone;
   width: number;
   height: number;
   axisWidth: number;
   hasTimeAxis: boolean;
+  firstPoint: number;
 }
 
-function PaneCanvas({ pane, edges, zone, width, height, axisWidth, hasTimeAxis }: PaneCanvasProps) {
+function PaneCanvas({ pane, edges, zone, ...size }: PaneCanvasProps) {
+  const { axisWidth } = size;
   const target = useRef<HTMLDivElement>(null);
   const [theme, setTheme] = useState(0);
   useEffect(() => onTheme(() => setTheme((n) => n + 1)), []);
   useLayoutEffect(() => {
     if (target.current === null || edges.length < 2) return;
-    const plot = drawPane(target.current, pane, edges, zone, { width, height, axisWidth, hasTimeAxis });
+    const plot = drawPane(target.current, pane, edges, zone, size);
     return () => plot.destroy();
-  }, [pane, edges, zone, width, height, axisWidth, hasTimeAxis, theme]);
+  }, [pane, edges, zone, ...Object.values(size), theme]);
   return (
     <div class={`pane ${pane.name}`}>
       <h3 style={{ left: `${axisWidth + 6}px` }}>{pane.title}</h3>
@@ -189,7 +202,8 @@ function paneHeight(height: number, index: number, count: number): number {
 }
 
 function plotArea(panes: readonly Pane[], width: number): { left: number; width: number } {
-  const letters = Math.max(3, ...panes.map((pane) => axisCount(Math.round(maximum(pane) * 0.87)).length));
+  const labels = panes.flatMap((pane) => countTicks(maximum(pane)).map(axisCount));
+  const letters = Math.max(3, ...labels.map((label) => label.length));
   const left = Math.round(16 + letters * remPx() * 0.5);
   return { left, width: Math.max(1, width - left - paddingRight()) };
 }

@@ -1,50 +1,45 @@
 /** The data of the dashboard: which calls it needs, and what they add up to. */
-import { type Client, type StatisticsQuery, type Timeline, WafstatError } from '@wafstat/client';
-import type { Api } from '../api.ts';
-import { type AttackSeries, totalsOf } from '../categories.ts';
-import { type HostTotals, hostTotals, withoutHost } from '../host-totals.ts';
-import { gridOf, total } from '../points.ts';
+import { WafstatError } from '@wafstat/client';
+import type { Api, HostFigures } from '../api.ts';
+import { type Counts, replacePoints, slicePoints, sumOf, total } from '../counts.ts';
+import { edgesOf } from '../points.ts';
+import { remPx } from '../theme.ts';
 import {
-  previousRange,
+  edgesBefore,
   previousShift,
+  RANGE_DAYS_MAX,
   resolveRange,
   type SelectedRange,
-  type Shift,
   type TimeRange,
 } from '../time-range.ts';
 import { countedCategories, type View } from '../view.ts';
-import { segmentsOf, type Zone } from '../zone.ts';
+import type { Zone } from '../zone.ts';
 
 /** More lines cannot be told apart. */
 export const HOST_LINES_MAX = 10;
+/** Narrower points cannot be told apart. */
+const POINT_WIDTH_REM = 0.3;
+const POINTS_MAX = 1_000;
+/** A refresh loads this many points: events arrive a little late. */
+const TAIL_POINTS = 5;
 
-export interface HostTimeline extends Timeline {
-  id: string;
-  hostname: string;
-}
-
-/** Both timelines have the same points. */
+/** Counts of the points between edges. */
 export interface Period {
+  edges: readonly number[];
+  counts: Counts;
+}
+
+export interface Dashboard extends Period {
   range: TimeRange;
-  timeline: Timeline;
-  categories: AttackSeries[];
-  /** The longest point of the API, if a clock change splits the range into points of different lengths; otherwise 0. */
-  gridMs: number;
+  /** The previous period. Null: the range is too long to have one. */
+  before: Period | null;
+  /** The earliest event of the project. Null: there is none. */
+  firstSeen: number | null;
 }
 
-export interface PreviousPeriod extends Period {
-  shift: Shift;
-}
-
-/** What the key figures need beside the timelines. */
-export interface Details {
-  blocked: number;
-  detected: number;
-  /** Requests in the busiest second. Null: too much data to compute it. */
-  peak: number | null;
-  hosts: HostTotals[];
-  /** Null: every event has a host. */
-  withoutHost: HostTotals | null;
+export interface HostLines {
+  edges: readonly number[];
+  hosts: readonly HostFigures[];
 }
 
 /** What all calls of the dashboard have in common. */
@@ -58,11 +53,11 @@ export interface DashboardQuery {
   signal: AbortSignal;
 }
 
-/** Requests, and attacks of the categories that the view counts. */
-export function countsOf({ timeline, categories }: Period, view: View) {
-  const types = totalsOf(categories);
-  const attacks = total(countedCategories(view).map((name) => types[name]));
-  return { requests: totalOf(timeline.requests), attacks };
+/** Requests, attacks of the categories that the view counts, and those of them that were blocked. */
+export function totalsIn({ counts }: Period, view: View) {
+  const names = countedCategories(view);
+  const [attacks, blocked] = [counts.attacks, counts.blocked].map((rows) => total(sumOf(rows, names)));
+  return { requests: total(counts.requests), attacks: attacks ?? 0, blocked: blocked ?? 0 };
 }
 
 export function statisticsQuery({ selected, hosts, zone, now, signal }: DashboardQuery) {
@@ -70,109 +65,70 @@ export function statisticsQuery({ selected, hosts, zone, now, signal }: Dashboar
   return { ...range, signal, ...(hosts.length === 0 ? {} : { hosts }) };
 }
 
-export function readNow(query: DashboardQuery): Promise<Period> {
-  return readPeriod(query.api.client(query.project), statisticsQuery(query), query.zone);
-}
-
-export async function readDetails(query: DashboardQuery): Promise<Details> {
-  const client = query.api.client(query.project);
-  const statistics = statisticsQuery(query);
-  const [actions, peak, { items, ...whole }] = await Promise.all([
-    client.attackActions(statistics),
-    client.requestPeak(statistics).catch(noPeak),
-    query.api.figures(query.project, statistics),
-  ]);
-  const countOf = (key: string) => actions.items.find((item) => item.key === key)?.num ?? 0;
+/** Both periods in one call. With the same edges as `latest`, which are those of the same minute, only the last points. */
+export async function readDashboard(query: DashboardQuery, latest: Dashboard | null): Promise<Dashboard> {
+  const { api, project, selected, hosts, zone, now, signal } = query;
+  const range = resolveRange(selected, zone, now);
+  const edges = edgesOf(range, zone, pointsMax());
+  const hasBefore = range.to - range.from <= (RANGE_DAYS_MAX / 2) * 86_400_000;
+  const shift = previousShift(selected, range, zone);
+  const before = hasBefore ? edgesBefore(edges, shift, zone).map((edge) => Math.min(edge, range.from)) : [];
+  const isSame = latest?.edges.join() === edges.join();
+  const start = isSame ? Math.max(0, edges.length - 1 - TAIL_POINTS) : 0;
+  const sent = isSame ? edges.slice(start) : [...before, ...edges];
+  const {
+    items: _,
+    first_seen: firstSeen,
+    ...counts
+  } = await api.figures(project, { edges: sent, hosts, signal });
+  const common = { range, edges, firstSeen };
+  if (latest !== null && isSame)
+    return { ...common, before: latest.before, counts: replacePoints(latest.counts, start, counts) };
   return {
-    blocked: countOf('block'),
-    detected: countOf('log'),
-    peak: peak === null ? null : peak.qps,
-    hosts: hostTotals(items),
-    withoutHost: withoutHost(whole, items),
+    ...common,
+    counts: slicePoints(counts, before.length),
+    // The point between the periods is in neither of them.
+    before: hasBefore ? { edges: before, counts: slicePoints(counts, 0, before.length - 1) } : null,
   };
 }
 
-function totalOf(points: readonly { num: number }[]): number {
-  return total(points.map(({ num }) => num));
+/** By the width of the timeline, which is beside the categories on a wide screen. */
+function pointsMax(): number {
+  const width = innerWidth > 1_000 ? innerWidth - 26 * remPx() : innerWidth;
+  return Math.min(POINTS_MAX, Math.max(40, (width - 60) / (POINT_WIDTH_REM * remPx())));
 }
 
-/** For many hosts, peaks may need more data than the service reads. */
-function noPeak(failure: unknown): null {
-  if (failure instanceof WafstatError && failure.status === 400) return null;
-  throw failure;
+/** The hosts that the view selects, each with one point: the range. */
+export function readHosts(query: DashboardQuery) {
+  const { from, to } = resolveRange(query.selected, query.zone, query.now);
+  const { hosts, signal } = query;
+  return query.api.figures(query.project, { edges: [from, to], hosts, byHost: true, signal });
 }
 
-type RangeQuery = StatisticsQuery & TimeRange;
-
-/** One call for each part of the range with another offset from UTC. */
-function readParts<T>(query: RangeQuery, zone: Zone, read: (part: RangeQuery) => Promise<T>): Promise<T[]> {
-  const parts = segmentsOf(query, zone);
-  return Promise.all(parts.map(({ from, to, offset }) => read({ ...query, from, to, timezone: offset })));
+/** The hosts with the most requests, over time. */
+export async function readHostLines(
+  query: DashboardQuery,
+  hosts: readonly HostFigures[],
+): Promise<HostLines> {
+  const edges = edgesOf(resolveRange(query.selected, query.zone, query.now), query.zone, pointsMax());
+  const busiest = hosts.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
+  if (busiest.length === 0) return { edges, hosts: [] };
+  const ids = busiest.map(({ id }) => id);
+  const { items } = await query.api.figures(query.project, {
+    edges,
+    hosts: ids,
+    byHost: true,
+    signal: query.signal,
+  });
+  return { edges, hosts: ids.flatMap((id) => items.filter((host) => host.id === id)) };
 }
 
-async function readTimeline(client: Client, query: RangeQuery, zone: Zone): Promise<Timeline> {
-  const parts = await readParts(query, zone, (part) => client.timeline(part));
-  return {
-    requests: parts.flatMap(({ requests }) => requests),
-    attacks: parts.flatMap(({ attacks }) => attacks),
-  };
-}
-
-async function readPeriod(client: Client, query: RangeQuery, zone: Zone): Promise<Period> {
-  const segments = segmentsOf(query, zone);
-  const [timeline, parts] = await Promise.all([
-    readTimeline(client, query, zone),
-    readParts(query, zone, (part) => client.attackTimeline(part)),
-  ]);
-  return {
-    range: { from: query.from, to: query.to },
-    gridMs: segments.length === 1 ? 0 : Math.max(...segments.map(gridOf)),
-    timeline,
-    categories: (parts[0] ?? []).map(({ key }, i) => ({
-      key,
-      timeline: parts.flatMap((categories) => categories[i]?.timeline ?? []),
-    })),
-  };
-}
-
-/** The busiest of the hosts that the view shows. */
-export async function readHostTimelines(query: DashboardQuery): Promise<HostTimeline[]> {
-  const client = query.api.client(query.project);
-  const statistics = statisticsQuery(query);
-  const { items } = await query.api.figures(query.project, statistics);
-  const busiest = items.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
-  return Promise.all(
-    busiest.map(async ({ id, hostname }) => ({
-      id,
-      hostname,
-      ...(await readTimeline(client, { ...statistics, hosts: [id] }, query.zone)),
-    })),
-  );
-}
-
-/** Keeps the latest previous period: it changes once a minute, not with every refresh. */
-export class PreviousPeriods {
-  #key = '';
-  #period: PreviousPeriod | null = null;
-
-  async read(query: DashboardQuery): Promise<PreviousPeriod> {
-    const { selected, zone } = query;
-    const statistics = statisticsQuery(query);
-    const shift = previousShift(selected, statistics, zone);
-    const range = previousRange(statistics, shift, zone);
-    const key = JSON.stringify([query.project, range, shift, query.hosts, zone.id]);
-    if (this.#period === null || this.#key !== key) {
-      const client = query.api.client(query.project);
-      this.#period = { ...(await readPeriod(client, { ...statistics, ...range }, zone)), shift };
-      this.#key = key;
-    }
-    return this.#period;
+/** Requests in the busiest second. Null: for many hosts, it may need more data than the service reads. */
+export async function readPeak(query: DashboardQuery): Promise<{ qps: number | null }> {
+  try {
+    return await query.api.client(query.project).requestPeak(statisticsQuery(query));
+  } catch (failure) {
+    if (failure instanceof WafstatError && failure.status === 400) return { qps: null };
+    throw failure;
   }
-}
-
-/** The earliest event of the project. Null: there is none. */
-export async function readFirstSeen(api: Api, project: string, signal: AbortSignal): Promise<number | null> {
-  const { items } = await api.client(project).sources({ signal });
-  const times = items.flatMap(({ first_seen }) => (first_seen === null ? [] : [first_seen]));
-  return times.length === 0 ? null : Math.min(...times);
 }

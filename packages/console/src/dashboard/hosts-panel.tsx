@@ -1,38 +1,46 @@
 /** The most attacked hosts. */
 import { useApp, useProject } from '../app.ts';
+import { total } from '../counts.ts';
 import { csv, curlCommand, download, fileName } from '../export.ts';
 import { formatCount, share } from '../format.ts';
 import { type HostTotals, NO_HOST, NO_HOST_TITLE } from '../host-totals.ts';
 import { PageLink } from '../parts/frame.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
-import { sentence } from '../parts/states.tsx';
-import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
-import type { Details } from './data.ts';
+import { filtersCategories } from '../view.ts';
 
 interface HostsPanelProps {
   /** Null: still loading, or it failed. */
-  details: Details | null;
+  hosts: readonly HostTotals[] | null;
   /** Why they could not be loaded. */
   failure: unknown;
   range: TimeRange;
 }
 
-export function HostsPanel({ details, failure, range }: HostsPanelProps) {
+export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
   const { view, zone } = useApp();
   const project = useProject();
-  const { hosts = [], withoutHost = null } = details ?? {};
-  const all = withoutHost === null ? hosts : [...hosts, withoutHost];
-  const ordered = all.toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
-  const sums = { most: Math.max(1, ordered[0]?.attacks ?? 1), all: total(all.map(({ attacks }) => attacks)) };
+  const ordered = (hosts ?? []).toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
+  const sums = {
+    most: Math.max(1, ordered[0]?.attacks ?? 1),
+    all: total(ordered.map(({ attacks }) => attacks)),
+  };
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
   const save = () => download(fileName(project.name, 'hosts', range, zone, 'csv'), hostsCsv(ordered));
-  const path = 'overviews/attack/top-domains';
+  const copy = curlCommand({
+    ...query,
+    path: 'overviews/attack/top-domains',
+    parameters: { top: String(TOP_ROWS) },
+  });
+  const note = filtersCategories(view)
+    ? 'Counts all categories: this call cannot filter by category'
+    : undefined;
   return (
     <Panel
       title="Most attacked hosts"
       class="top-hosts"
+      failure={failure}
       extras={
         <PageLink class="all" to={{ page: 'hosts', sort: 'attacks' }}>
           All
@@ -40,18 +48,14 @@ export function HostsPanel({ details, failure, range }: HostsPanelProps) {
       }
       exports={[
         { label: 'Download CSV', run: save },
-        {
-          label: 'Copy as curl',
-          copy: curlCommand({ ...query, path, parameters: { top: String(TOP_ROWS) } }),
-        },
+        { label: 'Copy as curl', copy, note },
       ]}
     >
-      <Ranking columns={['Host', 'Attacks', 'Share']} isLoading={details === null && failure === null}>
+      <Ranking columns={['Host', 'Attacks', 'Share']} isLoading={hosts === null && failure === null}>
         {ordered.slice(0, TOP_ROWS).map((host) => (
           <HostRow key={host.id} host={host} sums={sums} />
         ))}
       </Ranking>
-      {details === null && failure !== null && <p class="problem">{sentence(failure)}</p>}
     </Panel>
   );
 }

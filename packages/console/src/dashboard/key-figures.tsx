@@ -1,14 +1,13 @@
 /** The key figures, with their change from the previous period. */
 import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
+import { total } from '../counts.ts';
 import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
-import type { HostTotals } from '../host-totals.ts';
+import { type HostTotals, NO_HOST } from '../host-totals.ts';
 import { sentence } from '../parts/states.tsx';
-import { total } from '../points.ts';
 import { endsToday, previousRangeName, type TimeRange } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
-import { filtersCategories } from '../view.ts';
-import { countsOf, type Details, type Period } from './data.ts';
+import { type Dashboard, totalsIn } from './data.ts';
 
 const NAMES = {
   requests: 'Requests',
@@ -23,26 +22,55 @@ const NAMES = {
 export type Comparison = 'complete' | 'incomplete' | 'none';
 
 interface KeyFiguresProps {
-  now: Period;
-  before: Loaded<Period>;
-  details: Loaded<Details>;
+  dashboard: Loaded<Dashboard>;
   comparison: Comparison;
+  peak: Loaded<{ qps: number | null }>;
+  hosts: Loaded<readonly HostTotals[]>;
 }
 
-/** Without data, it is still loading, or it failed: the page says why. */
+/** Without data, it is still loading, or it failed. */
 type Loaded<T> = Pick<Query<T>, 'data' | 'failure'>;
 
-export function KeyFigures({ now, before: { data: before, failure }, details, comparison }: KeyFiguresProps) {
-  const { view } = useApp();
-  const { requests, attacks } = countsOf(now, view);
-  const past = before === null ? null : countsOf(before, view);
-  const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
-  const compared = (difference: Change | null) => {
-    if (before === null) return failure === null ? <span class="skeleton" /> : '–';
-    return <Difference difference={difference} comparison={comparison} range={before.range} />;
-  };
+export function KeyFigures({ dashboard: { data, failure }, comparison, peak, hosts }: KeyFiguresProps) {
   return (
-    <dl class="figures">
+    <dl class={`figures ${failure === null ? '' : 'stale'}`}>
+      {data === null ? (
+        (['requests', 'attacks', 'rate', 'blocked'] as const).map((kind) => (
+          <MissingFigure key={kind} kind={kind} failure={failure} />
+        ))
+      ) : (
+        <MainFigures dashboard={data} comparison={comparison} />
+      )}
+      {peak.data === null ? (
+        <MissingFigure kind="peak" failure={peak.failure} />
+      ) : (
+        <Peak requests={peak.data.qps} />
+      )}
+      {hosts.data === null ? (
+        <MissingFigure kind="busiest" failure={hosts.failure} />
+      ) : (
+        <Busiest hosts={hosts.data} />
+      )}
+    </dl>
+  );
+}
+
+function MissingFigure({ kind, failure }: { kind: keyof typeof NAMES; failure: unknown }) {
+  return <Figure kind={kind} {...(failure === null ? {} : { text: '–', title: sentence(failure) })} />;
+}
+
+function MainFigures({ dashboard, comparison }: { dashboard: Dashboard; comparison: Comparison }) {
+  const { view } = useApp();
+  const { before } = dashboard;
+  const { requests, attacks, blocked } = totalsIn(dashboard, view);
+  const past = before && totalsIn(before, view);
+  const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
+  const [from = 0, to = 0] = [before?.edges[0], before?.edges.at(-1)];
+  const compared = (difference: Change | null) => (
+    <Difference difference={difference} comparison={comparison} range={{ from, to }} />
+  );
+  return (
+    <>
       <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
         {compared(past && change(requests, past.requests))}
       </Figure>
@@ -56,24 +84,9 @@ export function KeyFigures({ now, before: { data: before, failure }, details, co
       >
         {compared(requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore))}
       </Figure>
-      <DetailFigures {...details} />
-    </dl>
+      <Blocked blocked={blocked} attacks={attacks} />
+    </>
   );
-}
-
-const DETAIL_KINDS = ['blocked', 'peak', 'busiest'] as const;
-
-function DetailFigures({ data, failure }: Loaded<Details>) {
-  if (data !== null)
-    return (
-      <>
-        <Blocked details={data} />
-        <Peak requests={data.peak} />
-        <Busiest details={data} />
-      </>
-    );
-  const state = failure === null ? {} : { text: '–', title: sentence(failure) };
-  return DETAIL_KINDS.map((kind) => <Figure key={kind} kind={kind} {...state} />);
 }
 
 function Peak({ requests }: { requests: number | null }) {
@@ -86,23 +99,20 @@ function Peak({ requests }: { requests: number | null }) {
   );
 }
 
-/** The service knows this for all categories together only. */
-function Blocked({ details: { blocked, detected } }: { details: Details }) {
-  const { view } = useApp();
-  const all = blocked + detected;
+function Blocked({ blocked, attacks }: { blocked: number; attacks: number }) {
+  const detected = attacks - blocked;
   return (
     <Figure
       kind="blocked"
-      text={share(blocked, all)}
+      text={share(blocked, attacks)}
       title={`${formatCount(blocked)} blocked, ${formatCount(detected)} only detected`}
-      scope={filtersCategories(view) ? 'all categories' : undefined}
     >
-      {all === 0 ? (
+      {attacks === 0 ? (
         'no attacks'
       ) : (
         <>
           <span class="split" aria-hidden="true">
-            <span style={{ width: `${(blocked / all) * 100}%` }} />
+            <span style={{ width: `${(blocked / attacks) * 100}%` }} />
           </span>
           <span>{`${compactCount(detected)} only detected`}</span>
         </>
@@ -111,21 +121,17 @@ function Blocked({ details: { blocked, detected } }: { details: Details }) {
   );
 }
 
-function Busiest({ details: { hosts, withoutHost } }: { details: Details }) {
-  const all = total(hosts.map(({ requests }) => requests)) + (withoutHost?.requests ?? 0);
-  const host = busiestHost(hosts);
-  if (host === undefined) return <Figure kind="busiest" text="–" title="No requests" />;
+/** The host with the most requests; the first by name if there are several. */
+function Busiest({ hosts }: { hosts: readonly HostTotals[] }) {
+  const [host] = hosts.filter(({ id }) => id !== NO_HOST).toSorted((a, b) => b.requests - a.requests);
+  if (host === undefined || host.requests === 0)
+    return <Figure kind="busiest" text="–" title="No requests" />;
+  const all = total(hosts.map(({ requests }) => requests));
   return (
     <Figure kind="busiest" text={host.hostname} title={host.hostname}>
       {`${compactCount(host.requests)} ${host.requests === 1 ? 'request' : 'requests'}, ${share(host.requests, all)}`}
     </Figure>
   );
-}
-
-/** The host with the most requests; the first by name if there are several. */
-function busiestHost(hosts: readonly HostTotals[]): HostTotals | undefined {
-  const [first] = hosts.toSorted((a, b) => b.requests - a.requests);
-  return first !== undefined && first.requests > 0 ? first : undefined;
 }
 
 interface FigureProps {
@@ -134,15 +140,13 @@ interface FigureProps {
   text?: string;
   /** The tooltip. */
   title?: string;
-  /** What it counts, if not what the view shows. */
-  scope?: string | undefined;
   children?: ComponentChildren;
 }
 
-function Figure({ kind, text, title, scope, children }: FigureProps) {
+function Figure({ kind, text, title, children }: FigureProps) {
   return (
     <div class={`figure ${kind}`}>
-      <dt>{scope === undefined ? NAMES[kind] : `${NAMES[kind]} (${scope})`}</dt>
+      <dt>{NAMES[kind]}</dt>
       <dd class="value" title={title}>
         {text ?? <span class="skeleton" />}
       </dd>
@@ -183,15 +187,5 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
       </span>
       <span>{`vs ${period}`}</span>
     </span>
-  );
-}
-
-export function KeyFiguresSkeleton() {
-  return (
-    <dl class="figures">
-      {(Object.keys(NAMES) as (keyof typeof NAMES)[]).map((kind) => (
-        <Figure key={kind} kind={kind} />
-      ))}
-    </dl>
   );
 }

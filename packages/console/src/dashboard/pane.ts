@@ -1,7 +1,7 @@
 /** Draws one pane of the chart on a canvas: an area, a stack or lines, and the previous period as a dashed line. */
 import uPlot from 'uplot';
 import { axisCount } from '../format.ts';
-import { tickLabels, timeTicks } from '../points.ts';
+import { countTicks, tickLabels, timeTicks } from '../points.ts';
 import { colour, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
 
@@ -30,6 +30,8 @@ interface PaneSize {
   /** Space for the labels of the vertical axis: equal in all panes, so that their times are aligned. */
   axisWidth: number;
   hasTimeAxis: boolean;
+  /** Points before it have no data, and are not drawn. */
+  firstPoint: number;
 }
 
 /** Space on the right, for half of the last tick label, such as `16 Nov`. */
@@ -42,13 +44,10 @@ const TITLE_HEIGHT_REM = 1.3;
 
 const TICK_WIDTH_REM = 6.5;
 
-/** Counts are integers. */
-const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
-
 export function drawPane(
   target: HTMLElement,
   pane: Pane,
-  edges: number[],
+  edges: readonly number[],
   zone: Zone,
   size: PaneSize,
 ): uPlot {
@@ -56,7 +55,7 @@ export function drawPane(
   // uPlot reads whole pixels only.
   const font = `${Math.round(rem * 0.8)}px system-ui, sans-serif`;
   const stroke = colour('muted');
-  const most = maximum(pane);
+  const ticks = countTicks(maximum(pane));
   return new uPlot(
     {
       width: size.width,
@@ -66,7 +65,7 @@ export function drawPane(
       cursor: { show: false },
       scales: {
         x: { time: false, range: () => [edges[0] ?? 0, edges.at(-1) ?? 1] },
-        y: { range: () => [0, Math.max(most, 1) * 1.06] },
+        y: { range: () => [0, ticks.at(-1) ?? 1] },
       },
       series: [{}, ...seriesOf(pane)],
       axes: [
@@ -85,8 +84,7 @@ export function drawPane(
         {
           font,
           stroke,
-          incrs: WHOLE_STEPS,
-          space: rem * 2.6,
+          splits: () => ticks,
           size: size.axisWidth,
           grid: { stroke: colour('line'), width: 1 },
           ticks: { show: false },
@@ -94,7 +92,7 @@ export function drawPane(
         },
       ],
     },
-    plotData(pane, edges),
+    plotData(pane, edges, size.firstPoint),
     target,
   );
 }
@@ -108,16 +106,18 @@ export function maximum(pane: Pane): number {
   return [...top, pane.ghost ?? []].flat().reduce((max, n) => Math.max(max, n), 0);
 }
 
-function plotData({ kind, layers, ghost }: Pane, edges: number[]): uPlot.AlignedData {
+function plotData({ kind, layers, ghost }: Pane, edges: readonly number[], first: number): uPlot.AlignedData {
   // Layers of a stack are drawn from top to bottom, each over the one above it.
   const heights = kind === 'stack' ? stackHeights(layers).toReversed() : layers.map(({ counts }) => counts);
   const all = ghost === null ? heights : [...heights, ghost];
   // Repeats the last value, because its step ends at the last edge.
-  return [edges, ...all.map((counts) => [...counts, counts.at(-1) ?? 0])];
+  const drawn = (counts: readonly number[]) =>
+    [...counts, counts.at(-1) ?? 0].map((n, i) => (i < first ? null : n));
+  return [[...edges], ...all.map(drawn)];
 }
 
 /** The upper boundary of each layer. */
-function stackHeights(layers: readonly Layer[]): (readonly number[])[] {
+export function stackHeights(layers: readonly Layer[]): (readonly number[])[] {
   const heights: (readonly number[])[] = [];
   for (const { counts } of layers) {
     const below = heights.at(-1) ?? [];

@@ -1,25 +1,25 @@
 /** The timeline: requests above, attacks below, by category or by host. */
-import type { AttackType, Point } from '@wafstat/client';
+import type { AttackType, Client, StatisticsQuery } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
+import type { HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
-import { byAttacks, CATEGORY_NAMES, pointsOf, totalsOf } from '../categories.ts';
+import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { sumOf, total, totalsOf } from '../counts.ts';
 import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { ALL_CATEGORIES, copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
-import { Table } from '../parts/table.tsx';
-import { countsBetween, drawnEdges, pointLength, total } from '../points.ts';
-import { remPx } from '../theme.ts';
-import { edgesBefore } from '../time-range.ts';
+import { Problem } from '../parts/states.tsx';
+import { numberColumn, Table } from '../parts/table.tsx';
+import { pointLength } from '../points.ts';
+import type { TimeRange } from '../time-range.ts';
+import { type Action, useAction } from '../use-query.ts';
 import { countedCategories, filtersCategories, type View } from '../view.ts';
-import { offsetName, segmentsOf, type Zone } from '../zone.ts';
+import { offsetName, type Zone } from '../zone.ts';
 import { Chart } from './chart.tsx';
-import { HOST_LINES_MAX, type HostTimeline, type Period, type PreviousPeriod } from './data.ts';
-import type { Layer, Pane } from './pane.ts';
-
-/** Narrower steps cannot be told apart. */
-const POINT_WIDTH_REM = 0.3;
+import { type Dashboard, HOST_LINES_MAX, type HostLines, type Period } from './data.ts';
+import { type Layer, type Pane, stackHeights } from './pane.ts';
 
 /** Colours of the lines of hosts, in their order. */
 const LINE_COLOURS = [
@@ -31,43 +31,45 @@ const LINE_COLOURS = [
 ];
 
 interface TimelinePanelProps {
-  now: Period;
-  /** Null: there is no earlier data, or it is still loading. */
-  before: PreviousPeriod | null;
+  now: Dashboard;
+  /** Null: there is no earlier data. */
+  before: Period | null;
   /** Null: the view has no lines per host, or they are still loading. */
-  hosts: readonly HostTimeline[] | null;
+  lines: HostLines | null;
+  /** Why the latest load failed. */
+  failure: unknown;
 }
 
-export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
+export function TimelinePanel({ now, before, lines, failure }: TimelinePanelProps) {
   const app = useApp();
   const { view, zone, go } = app;
   const box = useRef<HTMLDivElement>(null);
   const [isTable, setTable] = useState(false);
-  const { edges, panes } = useMemo(() => {
-    const pointsMax = Math.max(40, ((box.current?.clientWidth ?? 900) - 60) / (POINT_WIDTH_REM * remPx()));
-    const ends = now.timeline.requests.map(({ time }) => time);
-    const drawn = drawnEdges(ends, now.range.from, zone, pointsMax, now.gridMs);
-    if (hosts !== null) return { edges: drawn, panes: hostPanes(hosts, drawn) };
-    const ghost = before && { ...before, edges: edgesBefore(drawn, before.shift, zone) };
-    return { edges: drawn, panes: categoryPanes(now, ghost, view, drawn) };
-  }, [now, before, hosts, view.categories, view.excluded, zone]);
+  const saving = useAction();
+  const { edges } = lines ?? now;
+  const panes = useMemo(
+    () => (lines === null ? categoryPanes(now, before, view) : hostPanes(lines, countedCategories(view))),
+    [now, before, lines, view.categories, view.excluded],
+  );
   const label = `Timeline: ${panes.map(summary).join(', ')}. Use the arrow keys to read the points, with Shift to select, Enter to zoom in, or open the table.`;
   return (
     <Panel
       title="Timeline"
       class="timeline"
+      failure={failure}
       extras={
         <>
           <ModeSwitch />
-          <span class="hint step">{`per ${duration(pointLength(edges, zone))}`}</span>
+          <span class="hint step">{`per ${duration(pointLength(edges))}`}</span>
           {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
           <Button kind="quiet small" aria-expanded={isTable} onClick={() => setTable(!isTable)} icon="table">
             Table
           </Button>
         </>
       }
-      exports={useExports(now, panes, box)}
+      exports={useExports(now.range, panes, box, saving)}
     >
+      <Problem text={saving.problem} />
       <div class="chart-box" ref={box}>
         {isTable ? (
           <TimelineTable edges={edges} panes={panes} zone={zone} />
@@ -76,6 +78,7 @@ export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
             panes={panes}
             edges={edges}
             zone={zone}
+            firstSeen={now.firstSeen}
             unfinished={(edges.at(-1) ?? 0) > app.now()}
             label={label}
             zoom={(from, to) => go({ selectedRange: { from, to } })}
@@ -132,23 +135,15 @@ function HostLegend({ panes }: { panes: readonly Pane[] }) {
   );
 }
 
-function categoryPanes(
-  now: Period,
-  before: (Period & { edges: readonly number[] }) | null,
-  view: View,
-  edges: readonly number[],
-): Pane[] {
+function categoryPanes({ counts }: Dashboard, before: Period | null, view: View): Pane[] {
   const counted = countedCategories(view);
-  const ghost = (points: (period: Period) => readonly Point[]) =>
-    before && countsBetween(before.edges, points(before));
-  const requests = countsBetween(edges, now.timeline.requests);
-  const totals = totalsOf(now.categories);
+  const totals = totalsOf(counts.attacks);
   // The largest category is at the bottom.
   const names = byAttacks(totals).filter((name) => counted.includes(name) && totals[name] > 0);
   const layerOf = (name: AttackType): Layer => ({
     key: name,
     title: CATEGORY_NAMES[name],
-    counts: countsBetween(edges, pointsOf(now.categories, name)),
+    counts: counts.attacks[name],
     colour: `category-${name}`,
   });
   return [
@@ -156,35 +151,30 @@ function categoryPanes(
       name: 'requests',
       title: 'Requests',
       kind: 'area',
-      layers: [{ key: 'requests', title: 'Requests', counts: requests, colour: 'accent' }],
-      ghost: ghost(({ timeline }) => timeline.requests),
+      layers: [{ key: 'requests', title: 'Requests', counts: counts.requests, colour: 'accent' }],
+      ghost: before?.counts.requests ?? null,
     },
     {
       name: 'attacks',
       title: 'Attacks',
       kind: 'stack',
       layers: names.map(layerOf),
-      ghost: ghost(({ categories }) => sumOf(counted.map((name) => pointsOf(categories, name)))),
+      ghost: before && sumOf(before.counts.attacks, counted),
     },
   ];
 }
 
-function hostPanes(hosts: readonly HostTimeline[], edges: readonly number[]): Pane[] {
-  const lines = (name: 'requests' | 'attacks') =>
-    hosts.map(({ id, hostname, [name]: points }, i): Layer => {
+function hostPanes({ hosts }: HostLines, counted: readonly AttackType[]): Pane[] {
+  const lines = (countsOf: (host: HostFigures) => readonly number[]) =>
+    hosts.map((host, i): Layer => {
       const colour = LINE_COLOURS[i] ?? 'edge';
-      return { key: id, title: hostname, counts: countsBetween(edges, points), colour };
+      return { key: host.id, title: host.hostname, counts: countsOf(host), colour };
     });
+  const common = { kind: 'lines', ghost: null } as const;
   return [
-    { name: 'requests', title: 'Requests', kind: 'lines', layers: lines('requests'), ghost: null },
-    { name: 'attacks', title: 'Attacks', kind: 'lines', layers: lines('attacks'), ghost: null },
+    { ...common, name: 'requests', title: 'Requests', layers: lines(({ requests }) => requests) },
+    { ...common, name: 'attacks', title: 'Attacks', layers: lines(({ attacks }) => sumOf(attacks, counted)) },
   ];
-}
-
-/** All series have the same points. */
-function sumOf(series: readonly (readonly Point[])[]): Point[] {
-  const [first = []] = series;
-  return first.map(({ time }, i) => ({ time, num: total(series.map((points) => points[i]?.num ?? 0)) }));
 }
 
 function summary({ title, layers }: Pane): string {
@@ -200,33 +190,37 @@ function TimelineTable({
   panes: readonly Pane[];
   zone: Zone;
 }) {
-  const layers = panes.flatMap(({ title, layers: own }) =>
-    panes.every(({ kind }) => kind === 'lines')
-      ? own.map((layer) => ({ ...layer, title: `${layer.title}, ${title.toLowerCase()}` }))
-      : own,
-  );
-  const rows = edges.slice(1).map((_, i) => i);
+  const columns = panes.flatMap(({ title, kind, layers }): readonly Pick<Layer, 'title' | 'counts'>[] => {
+    if (kind === 'lines')
+      return layers.map((layer) => ({ ...layer, title: `${layer.title}, ${title.toLowerCase()}` }));
+    return kind === 'stack' ? [{ title, counts: stackHeights(layers).at(-1) ?? [] }, ...layers] : layers;
+  });
   return (
     <Table
       name="Timeline as a table"
-      rows={rows}
+      rows={edges.slice(1).map((_, i) => i)}
       keyOf={(i) => String(edges[i])}
+      initialSort={{ by: 'Time', descending: false }}
       columns={[
-        { title: 'Time', cell: (i) => formatRange(edges[i] ?? 0, edges[i + 1] ?? 0, zone) },
-        ...layers.map(({ title, counts }) => ({
-          title,
-          isNumber: true,
-          cell: (i: number) => formatCount(counts[i] ?? 0),
-        })),
+        {
+          title: 'Time',
+          cell: (i) => formatRange(edges[i] ?? 0, edges[i + 1] ?? 0, zone),
+          compare: (a, b) => a - b,
+        },
+        ...columns.map(({ title, counts }) => numberColumn(title, (i: number) => counts[i] ?? 0)),
       ]}
     />
   );
 }
 
-function useExports(now: Period, panes: readonly Pane[], box: { current: HTMLElement | null }): MenuItem[] {
-  const { view, zone } = useApp();
+function useExports(
+  range: TimeRange,
+  panes: readonly Pane[],
+  box: { current: HTMLElement | null },
+  { run }: Action,
+): MenuItem[] {
+  const { api, view, zone } = useApp();
   const project = useProject();
-  const { range } = now;
   const name = (ending: string) => fileName(project.name, 'timeline', range, zone, ending);
   const savePng = () => {
     const [from, to] = [range.from, range.to].map((time) => formatTime(time, zone));
@@ -237,39 +231,39 @@ function useExports(now: Period, panes: readonly Pane[], box: { current: HTMLEle
     const canvases = [...(box.current?.querySelectorAll('canvas') ?? [])];
     download(name('png'), chartPng(canvases, project.name, caption, legend));
   };
-  const query = { origin: location.origin, project: project.id, hosts: view.hosts };
-  const segments = segmentsOf(range, zone);
-  const curl = ['event/timeline', 'overviews/attack/timeline'].flatMap((path) =>
-    segments.map(({ from, to, offset }) =>
-      curlCommand({ ...query, from, to, path, parameters: { timezone: offset } }),
-    ),
+  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
+  const parameters = { timezone: zone.id };
+  const saveCsv = () =>
+    run(async () => {
+      const hosts = view.hosts.length === 0 ? undefined : view.hosts;
+      const content = await timelineCsv(api.client(project.id), { ...range, ...parameters, hosts }, view);
+      download(name('csv'), content);
+    });
+  const curl = ['event/timeline', 'overviews/attack/timeline'].map((path) =>
+    curlCommand({ ...query, path, parameters }),
   );
-  const commands = ['timeline', 'timeline --by category'].flatMap((command) =>
-    segments.map(({ from, to, offset }) =>
-      wafstatCommand(`${command} --timezone ${offset}`, { ...query, from, to }),
-    ),
+  const commands = ['timeline', 'timeline --by category'].map((command) =>
+    wafstatCommand(`${command} --timezone ${zone.id}`, query),
   );
   return [
     { label: 'Download PNG', run: savePng },
-    { label: 'Download CSV', run: () => download(name('csv'), timelineCsv(now, view)) },
+    { label: 'Download CSV', run: saveCsv },
     ...copyItems(curl.join('\n'), commands.join('\n'), filtersCategories(view) ? ALL_CATEGORIES : undefined),
   ];
 }
 
-/** Every point of the API, not merged. The attacks are those of the selected categories. */
-function timelineCsv(now: Period, view: View): string {
-  const counted = countedCategories(view);
-  const categories = now.categories.filter(({ key }) => counted.includes(key));
-  const columns: { name: string; points: readonly Point[] }[] = [
-    { name: 'requests', points: now.timeline.requests },
-    { name: 'attacks', points: sumOf(categories.map(({ timeline }) => timeline)) },
-    ...categories.map(({ key, timeline }) => ({ name: key, points: timeline })),
-  ];
-  const ends = now.timeline.requests.map(({ time }) => time);
-  const rows = ends.map((end, i) => [
-    new Date(ends[i - 1] ?? now.range.from).toISOString(),
-    new Date(end).toISOString(),
-    ...columns.map(({ points }) => points[i]?.num ?? 0),
+/** Every point of the API, which are more than those that are drawn. The attacks are those of the selected categories. */
+async function timelineCsv(client: Client, query: StatisticsQuery & TimeRange, view: View): Promise<string> {
+  const [{ requests }, categories] = await Promise.all([
+    client.timeline(query),
+    client.attackTimeline(query),
   ]);
-  return csv([['from', 'to', ...columns.map(({ name }) => name)], ...rows]);
+  const counted = countedCategories(view);
+  const columns = categories.filter(({ key }) => counted.includes(key));
+  const rows = requests.map(({ time, num }, i) => {
+    const attacks = columns.map(({ timeline }) => timeline[i]?.num ?? 0);
+    const start = requests[i - 1]?.time ?? query.from;
+    return [new Date(start).toISOString(), new Date(time).toISOString(), num, total(attacks), ...attacks];
+  });
+  return csv([['from', 'to', 'requests', 'attacks', ...columns.map(({ key }) => key)], ...rows]);
 }

@@ -1,7 +1,7 @@
 /** The exact values of a point, or of the selected points. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { total } from '../counts.ts';
 import { formatCount, formatRange } from '../format.ts';
-import { total } from '../points.ts';
 import type { ChartProps } from './chart.tsx';
 import type { Pane } from './pane.ts';
 

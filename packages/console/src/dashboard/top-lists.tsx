@@ -1,21 +1,13 @@
 /** The sources, URLs, rules and countries of the most attacks. */
-import {
-  type BoundedCount,
-  type Client,
-  type TopAttacks,
-  type TopAttacksQuery,
-  type UrlCount,
-  WafstatError,
-} from '@wafstat/client';
-import { useApp, useProject } from '../app.ts';
+import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
+import { type App, useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
-import { exactDuration, formatCount, formatRange, plural } from '../format.ts';
+import { clock, day, exactDuration, formatCount, formatRange, plural } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
-import { sentence } from '../parts/states.tsx';
 import { ruleUrl } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 import { countedCategories, filtersCategories, type View } from '../view.ts';
@@ -24,41 +16,22 @@ type Item = BoundedCount & Partial<UrlCount>;
 type List = TopAttacks<Item>;
 
 const KINDS = {
-  sources: { path: 'ip', title: 'Top sources', one: 'source', many: 'sources' },
-  urls: { path: 'url', title: 'Top URLs', one: 'URL', many: 'URLs' },
-  rules: { path: 'rule', title: 'Top rules', one: 'rule', many: 'rules' },
-  countries: { path: 'country', title: 'Top countries', one: 'country', many: 'countries' },
+  sources: { path: 'ip', call: 'topIps', title: 'Top sources', one: 'source', many: 'sources' },
+  urls: { path: 'url', call: 'topUrls', title: 'Top URLs', one: 'URL', many: 'URLs' },
+  rules: { path: 'rule', call: 'topRules', title: 'Top rules', one: 'rule', many: 'rules' },
+  countries: {
+    path: 'country',
+    call: 'topCountries',
+    title: 'Top countries',
+    one: 'country',
+    many: 'countries',
+  },
 } as const;
 
-type Name = keyof typeof KINDS;
-const NAMES = Object.keys(KINDS) as Name[];
+export type TopListName = keyof typeof KINDS;
 
-export interface TopLists extends Readonly<Record<Name, List | Refusal>> {
-  /** The start of the queried range: lists may begin later. */
-  from: number;
-}
-
-/** There is too much data. During a flood of URLs, the other lists are still there. */
-type Refusal = WafstatError & { status: 400 };
-
-export async function readTopLists(client: Client, query: TopAttacksQuery & TimeRange): Promise<TopLists> {
-  const top = { ...query, top: TOP_ROWS };
-  const [sources, urls, rules, countries] = await Promise.all([
-    client.topIps(top).catch(refusal),
-    client.topUrls(top).catch(refusal),
-    client.topRules(top).catch(refusal),
-    client.topCountries(top).catch(refusal),
-  ]);
-  return { from: query.from, sources, urls, rules, countries };
-}
-
-function refusal(failure: unknown): Refusal {
-  if (isRefusal(failure)) return failure;
-  throw failure;
-}
-
-function isRefusal(failure: unknown): failure is Refusal {
-  return failure instanceof WafstatError && failure.status === 400;
+export function readTopList(client: Client, name: TopListName, query: TopAttacksQuery): Promise<List> {
+  return client[KINDS[name].call]({ ...query, top: TOP_ROWS });
 }
 
 /** The categories for the calls of top lists; nothing if all count. */
@@ -66,58 +39,36 @@ export function attacksFilter(view: View) {
   return filtersCategories(view) ? { attacks: countedCategories(view) } : {};
 }
 
-interface TopListPanelsProps {
-  lists: TopLists | null;
-  /** Why they could not be loaded. */
+interface TopListProps {
+  name: TopListName;
+  /** Null: still loading, or it failed. */
+  data: List | null;
+  /** Why the latest load failed. During a flood of URLs, there may be too much data for one list. */
   failure: unknown;
   range: TimeRange;
 }
 
-export function TopListPanels({ lists, failure, range }: TopListPanelsProps) {
-  if (lists === null && failure !== null)
-    return (
-      <Panel title="Top lists" class="top-list">
-        <p class="problem">{sentence(failure)}</p>
-      </Panel>
-    );
-  return NAMES.map((name) => (
-    <TopListPanel
-      key={name}
-      name={name}
-      list={lists?.[name] ?? null}
-      queriedFrom={lists?.from ?? 0}
-      range={range}
-    />
-  ));
-}
-
-interface TopListProps {
-  name: Name;
-  /** Null: still loading. */
-  list: List | Refusal | null;
-  queriedFrom: number;
-  range: TimeRange;
-}
-
-function TopListPanel({ name, list, queriedFrom, range }: TopListProps) {
-  const { view, zone } = useApp();
+export function TopListPanel({ name, data: list, failure, range }: TopListProps) {
+  const app = useApp();
+  const { view, zone } = app;
   const project = useProject();
   const { path, title, one } = KINDS[name];
-  const counted = list === null || isRefusal(list) ? null : list;
   // Few logs name countries.
-  if (name === 'countries' && (list === null || counted?.attacks === 0)) return null;
+  if (name === 'countries' && (list === null || list.attacks === 0)) return null;
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
   const names = attacksFilter(view).attacks ?? [];
   const parameters = { top: String(TOP_ROWS), ...(names.length === 0 ? {} : { attacks: names.join() }) };
   const command = ['top', name, `--top ${TOP_ROWS}`, ...names.map((category) => `--category ${category}`)];
   const save = () => {
-    if (counted !== null) download(fileName(project.name, name, range, zone, 'csv'), topCsv(counted, name));
+    if (list !== null) download(fileName(project.name, name, range, zone, 'csv'), topCsv(list, name));
   };
-  const most = Math.max(1, ...(counted?.items ?? []).map(({ num }) => num));
+  const most = Math.max(1, ...(list?.items ?? []).map(({ num }) => num));
   return (
     <Panel
       title={title}
       class={`top-list ${name}`}
+      failure={failure}
+      extras={list !== null && <Hours list={list} range={range} />}
       exports={[
         { label: 'Download CSV', run: save },
         ...copyItems(
@@ -126,59 +77,50 @@ function TopListPanel({ name, list, queriedFrom, range }: TopListProps) {
         ),
       ]}
     >
-      <Ranking columns={[one, 'Attacks']} isLoading={list === null}>
-        {counted?.items.map((item) => (
+      <Ranking columns={[one, 'Attacks']} isLoading={list === null && failure === null}>
+        {list?.items.map((item) => (
           <TopRow key={`${item.host_id} ${item.key}`} name={name} item={item} most={most} />
         ))}
       </Ranking>
-      {list !== null && (
-        <p class="hint" title={counted === null ? undefined : formatRange(counted.from, counted.to, zone)}>
-          {isRefusal(list) ? (
-            `No list: ${list.message}`
-          ) : (
-            <Coverage name={name} list={list} queriedFrom={queriedFrom} />
-          )}
-        </p>
-      )}
+      {list !== null && <p class="hint">{coverageText(name, list, range, app)}</p>}
     </Panel>
   );
 }
 
-interface CoverageProps {
-  name: Name;
-  list: List;
-  queriedFrom: number;
-}
-
-/** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00 (whole hours)`; why, if hours are missing. */
-function Coverage({ name, list, queriedFrom }: CoverageProps) {
-  const { session, view, zone, now } = useApp();
-  const { attacks, from, to, shortened } = list;
-  // Lines break between dates, not in them.
-  const hours = formatRange(from, to, zone).replaceAll(/(\d) (?=[A-Z])/g, '$1\u00a0');
-  const isComplete = from <= queriedFrom;
-  const parts =
-    attacks === 0
-      ? [`No attacks with a known ${KINDS[name].one}`]
-      : [`${plural(attacks, 'attack')}${filterText(view)}`, distinctText(name, list)];
-  if (isComplete) return <>{(attacks === 0 ? parts : [...parts, `${hours} (whole hours)`]).join(', ')}</>;
-  const keptMs = session.top_lists_ms;
-  const notKept =
-    keptMs === null || queriedFrom >= now() - keptMs
-      ? 'earlier hours are not kept'
-      : `top lists are kept for ${exactDuration(keptMs)}`;
-  if (from >= to) return <>{notKept.charAt(0).toUpperCase() + notKept.slice(1)}</>;
+/** The hours that the list covers, where they are not those of the other numbers: it counts more attacks, or fewer. */
+function Hours({ list: { from, to }, range }: { list: List; range: TimeRange }) {
+  const { zone } = useApp();
+  if ((from === range.from && to === range.to) || from >= to) return null;
   return (
-    <>
-      {parts.join(', ')}
-      <span class="missing-hours">
-        {`Only ${hours}: ${shortened ? 'earlier hours are too large for one list' : notKept}`}
-      </span>
-    </>
+    <span class="hint" title={formatRange(from, to, zone)}>
+      {from > range.from ? `since ${day(from, zone)}, ${clock(from, zone)}` : 'whole hours'}
+    </span>
   );
 }
 
-function distinctText(name: Name, { total, distinct_is }: List): string {
+/** `2,631 attacks (SQL injection), about 7,000 sources`; why, if hours are missing. */
+function coverageText(
+  name: TopListName,
+  list: List,
+  { from: wanted }: TimeRange,
+  { session, view, now }: App,
+): string {
+  const { attacks, from, to, shortened } = list;
+  const parts =
+    attacks === 0
+      ? `No attacks with a known ${KINDS[name].one}`
+      : `${plural(attacks, 'attack')}${filterText(view)}, ${distinctText(name, list)}`;
+  if (from <= wanted) return parts;
+  const keptMs = session.top_lists_ms;
+  const notKept =
+    keptMs === null || wanted >= now() - keptMs
+      ? 'earlier hours are not kept'
+      : `top lists are kept for ${exactDuration(keptMs)}`;
+  if (from >= to) return notKept.charAt(0).toUpperCase() + notKept.slice(1);
+  return `${parts}; ${shortened ? 'earlier hours are too large for one list' : notKept}`;
+}
+
+function distinctText(name: TopListName, { total, distinct_is }: List): string {
   const { one, many } = KINDS[name];
   if (distinct_is === 'minimum') return `${formatCount(total)} or more ${many}`;
   return `${distinct_is === 'estimate' ? 'about ' : ''}${plural(total, one, many)}`;
@@ -191,7 +133,7 @@ function filterText(view: View): string {
   return others.length === 0 ? ` (${CATEGORY_NAMES[first]})` : ` (${others.length + 1} categories)`;
 }
 
-function TopRow({ name, item, most }: { name: Name; item: Item; most: number }) {
+function TopRow({ name, item, most }: { name: TopListName; item: Item; most: number }) {
   const { num, error } = item;
   return (
     <tr>
@@ -210,7 +152,7 @@ function TopRow({ name, item, most }: { name: Name; item: Item; most: number }) 
 }
 
 /** The API cannot filter by these values, so they are copied. A host filters, and a rule links to its definition. */
-function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: Name; item: Item }) {
+function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: TopListName; item: Item }) {
   const { go } = useApp();
   if (name === 'countries')
     return (
@@ -258,7 +200,7 @@ function countryName(code: string): string {
   }
 }
 
-function topCsv({ items }: List, name: Name): string {
+function topCsv({ items }: List, name: TopListName): string {
   const isUrls = name === 'urls';
   return csv([
     [...(isUrls ? ['host'] : []), KINDS[name].one.toLowerCase(), 'attacks', 'error'],

@@ -3,22 +3,12 @@ import { Projects } from '../administration/projects.tsx';
 import { Users } from '../administration/users.tsx';
 import { useApp } from '../app.ts';
 import { PageHead } from '../parts/frame.tsx';
-import { Message, QueryState } from '../parts/states.tsx';
+import { QueryState } from '../parts/states.tsx';
 import { useQuery } from '../use-query.ts';
 
 export function AdministrationPage() {
-  const { session } = useApp();
-  return session.administers_domain ? (
-    <Domain />
-  ) : (
-    <div class="page">
-      <Message title="Not allowed">Only administrators of the domain can manage users and projects.</Message>
-    </div>
-  );
-}
-
-function Domain() {
-  const { api, session, project } = useApp();
+  const { api, session } = useApp();
+  const hasProjects = session.projects.length > 0;
   const query = useQuery('administration', () => api.administration(session.user.domain_id));
   const { data, reload } = query;
   const projects = data !== null && <Projects administration={data} reload={reload} />;
@@ -27,16 +17,16 @@ function Domain() {
       <PageHead level={1} title="Users and projects">
         <p class="hint">Domain {session.user.domain}</p>
       </PageHead>
-      {project === null && (
+      {!hasProjects && (
         <p class="notice" role="status">
           There is no enabled project: nobody can read statistics or send logs. Enable a project, or create
           one.
         </p>
       )}
       <QueryState query={query} />
-      {project === null && projects}
+      {!hasProjects && projects}
       {data !== null && <Users administration={data} reload={reload} />}
-      {project !== null && projects}
+      {hasProjects && projects}
     </div>
   );
 }

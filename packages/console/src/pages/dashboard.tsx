@@ -1,38 +1,41 @@
 /** Requests and attacks at a glance: how many, when, of which category, on which hosts, from where. */
-import { useRef } from 'preact/hooks';
+import { useMemo, useRef } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
-import { CATEGORY_NAMES, totalsOf } from '../categories.ts';
+import { totalsOf } from '../counts.ts';
 import { CategoriesPanel } from '../dashboard/categories-panel.tsx';
 import {
+  type Dashboard,
   type DashboardQuery,
-  type Period,
-  PreviousPeriods,
-  readDetails,
-  readFirstSeen,
-  readHostTimelines,
-  readNow,
+  readDashboard,
+  readHostLines,
+  readHosts,
+  readPeak,
   statisticsQuery,
 } from '../dashboard/data.ts';
+import { Filters } from '../dashboard/filters.tsx';
 import { HostsPanel } from '../dashboard/hosts-panel.tsx';
-import { type Comparison, KeyFigures, KeyFiguresSkeleton } from '../dashboard/key-figures.tsx';
+import { type Comparison, KeyFigures } from '../dashboard/key-figures.tsx';
 import { TimelinePanel } from '../dashboard/timeline-panel.tsx';
-import { attacksFilter, readTopLists, TopListPanels } from '../dashboard/top-lists.tsx';
-import { type Chip, Chips } from '../parts/chips.tsx';
+import { attacksFilter, readTopList, type TopListName, TopListPanel } from '../dashboard/top-lists.tsx';
+import { hostTotals, withoutHost } from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
-import { HostPicker, useHostNames } from '../parts/host-picker.tsx';
-import { Failure, Message, Skeleton } from '../parts/states.tsx';
+import { HostPicker } from '../parts/host-picker.tsx';
+import { Panel } from '../parts/panel.tsx';
+import { Message, Skeleton } from '../parts/states.tsx';
 import { TvButton, TvHead } from '../parts/tv.tsx';
-import { endsNow } from '../time-range.ts';
+import { endsNow, resolveRange } from '../time-range.ts';
 import { type Query, useQuery } from '../use-query.ts';
-import { countedCategories, filtersCategories } from '../view.ts';
+import { countedCategories } from '../view.ts';
 import { FirstRun } from './first-run.tsx';
+
+/** Lists, hosts and the peak are many bytes, and change little. */
+const LISTS_REFRESH_MS = 60_000;
 
 export function DashboardPage() {
   const { view } = useApp();
   const data = useDashboard();
-  const names = useHostNames(view.hosts);
-  const { now, before, details, tops, isEmpty, isLoading, failure } = data;
-  if (isEmpty)
+  const { now, names } = data;
+  if (data.isEmpty)
     return (
       <div class="page dashboard">
         <FirstRun />
@@ -50,142 +53,127 @@ export function DashboardPage() {
         </Controls>
       )}
       <Filters names={names} />
-      <div class={`content ${now.isLoading ? 'stale' : ''}`} aria-busy={isLoading}>
-        {failure !== null && <Failure failure={failure} retry={data.reload} />}
-        {now.data === null && failure === null && (
-          <>
-            <KeyFiguresSkeleton />
-            <Skeleton />
-          </>
-        )}
-        {now.data !== null && (
-          <>
-            <KeyFigures now={now.data} before={before} details={details} comparison={data.comparison} />
-            <Panels {...data} period={now.data} tops={tops} />
-          </>
-        )}
+      <div class={`content ${now.isLoading ? 'stale' : ''}`} aria-busy={data.isLoading}>
+        <KeyFigures dashboard={now} comparison={data.comparison} peak={data.peak} hosts={data.hosts} />
+        <Panels {...data} />
       </div>
     </div>
   );
 }
 
-type PanelsProps = ReturnType<typeof useDashboard> & { period: Period };
-
-function Panels({ period, before, details, hostLines, tops, comparison }: PanelsProps) {
-  const { hosts } = useApp().view;
-  const { range, timeline, categories } = period;
-  if ([...timeline.requests, ...timeline.attacks].every(({ num }) => num === 0))
+function Panels({ now, comparison, hosts, lines, tops, range }: ReturnType<typeof useDashboard>) {
+  const { view } = useApp();
+  const { data, failure } = now;
+  if (data !== null && isQuiet(data))
     return (
       <Message title="No data in this range">
-        {hosts.length === 0 ? 'Try a longer range.' : 'Try a longer range or other hosts.'}
+        {view.hosts.length === 0 ? 'Try a longer range.' : 'Try a longer range or other hosts.'}
       </Message>
     );
   return (
     <div class="panels">
-      <TimelinePanel
-        now={period}
-        before={comparison === 'complete' ? before.data : null}
-        hosts={hostLines.data}
-      />
-      <CategoriesPanel counts={totalsOf(categories)} range={range} />
+      {data === null ? (
+        <Panel title="Timeline" class="timeline" failure={failure}>
+          {failure === null && <Skeleton />}
+        </Panel>
+      ) : (
+        <TimelinePanel
+          now={data}
+          before={comparison === 'complete' ? data.before : null}
+          lines={lines.data}
+          failure={failure ?? lines.failure}
+        />
+      )}
+      {data !== null && <CategoriesPanel counts={totalsOf(data.counts.attacks)} range={range} />}
       <div class="tops">
-        <HostsPanel details={details.data} failure={details.failure} range={range} />
-        <TopListPanels lists={tops.data} failure={tops.failure} range={range} />
+        <HostsPanel hosts={hosts.data} failure={hosts.failure} range={range} />
+        {tops.map((top) => (
+          <TopListPanel key={top.name} {...top} range={range} />
+        ))}
       </div>
     </div>
   );
+}
+
+function isQuiet({ counts }: Dashboard): boolean {
+  return [counts.requests, ...Object.values(counts.attacks)].flat().every((n) => n === 0);
 }
 
 /** Separate queries, so that the chart is drawn first: hosts and top lists can take longer. */
 function useDashboard() {
   const { api, view, zone, now: clock } = useApp();
   const project = useProject();
-  const { selectedRange, hosts } = view;
-  const previous = useRef(new PreviousPeriods());
-  const hasEvents = useRef(false);
-  const options = { refresh: view.live && endsNow(selectedRange) };
-  const key = JSON.stringify([project.id, selectedRange, zone.id, hosts]);
+  const { selectedRange, hosts: selectedHosts } = view;
+  const names = useRef(new Map<string, string>());
+  const isLive = view.live && endsNow(selectedRange);
+  const counted = countedCategories(view);
+  const key = JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]);
   const query = (signal: AbortSignal): DashboardQuery => ({
     api,
     project: project.id,
     selected: selectedRange,
-    hosts,
+    hosts: selectedHosts,
     zone,
     now: clock(),
     signal,
   });
-  const now = useQuery(key, (signal) => readNow(query(signal)), options);
-  const later = { ...options, wait: now.isLoading };
-  const before = useQuery(key, (signal) => previous.current.read(query(signal)), later);
-  const details = useQuery(key, (signal) => readDetails(query(signal)), later);
-  const hostLines = useQuery(
-    `${key} ${view.byHost}`,
-    async (signal) => (view.byHost ? readHostTimelines(query(signal)) : null),
-    later,
-  );
-  const tops = useQuery(
-    `${key} ${countedCategories(view)}`,
-    (signal) =>
-      readTopLists(api.client(project.id), { ...statisticsQuery(query(signal)), ...attacksFilter(view) }),
-    later,
-  );
-  const firstSeen = useQuery(`first seen ${project.id}`, (signal) => readFirstSeen(api, project.id, signal), {
-    refresh: view.live && !hasEvents.current,
+  const now = useQuery<Dashboard>(key, (signal, latest) => readDashboard(query(signal), latest), {
+    refresh: isLive,
   });
-  hasEvents.current = firstSeen.data !== null;
-  const all = [now, before, details, hostLines, tops, firstSeen];
+  const later = { refresh: isLive, refreshMs: LISTS_REFRESH_MS, wait: now.isLoading };
+  const hosts = useQuery(key, (signal) => readHosts(query(signal)), later);
+  const lines = useQuery(
+    `${key} ${view.byHost}`,
+    async (signal) => (view.byHost && hosts.data ? readHostLines(query(signal), hosts.data.items) : null),
+    { ...later, wait: later.wait || (view.byHost && hosts.isLoading) },
+  );
+  const useTop = (name: TopListName) =>
+    useQuery(
+      `${key} ${counted}`,
+      (signal) =>
+        readTopList(api.client(project.id), name, {
+          ...statisticsQuery(query(signal)),
+          ...attacksFilter(view),
+        }),
+      later,
+    );
+  const tops = {
+    sources: useTop('sources'),
+    urls: useTop('urls'),
+    rules: useTop('rules'),
+    countries: useTop('countries'),
+  };
+  const peak = useQuery(key, (signal) => readPeak(query(signal)), later);
+  const all = [now, hosts, lines, peak, ...Object.values(tops)];
+  for (const { id, hostname } of hosts.data?.items ?? []) names.current.set(id, hostname);
+  const totals = useMemo(() => {
+    if (hosts.data === null) return null;
+    const { items, ...whole } = hosts.data;
+    const listed = hostTotals(items, counted);
+    const rest = withoutHost(whole, listed, counted);
+    return rest === null ? listed : [...listed, rest];
+  }, [hosts.data, counted.join()]);
   // Next to the numbers of this range, none of the range before.
-  const fresh = <T,>(one: Query<T>): Query<T> =>
-    one.isLoading && !now.isLoading ? { ...one, data: null } : one;
-  // Until the earliest event is known, both periods are compared.
-  const isKnown = before.data !== null && firstSeen.data !== null;
+  const fresh = <T,>({ isLoading, failure }: Query<unknown>, data: T | null) => ({
+    failure,
+    data: isLoading && !now.isLoading ? null : data,
+  });
   return {
     now,
-    before: fresh(before),
-    details: fresh(details),
-    hostLines: fresh(hostLines),
-    tops: fresh(tops),
-    comparison: isKnown ? comparisonOf(before.data, firstSeen.data) : ('complete' as const),
-    // Once loaded, it stays so while the service does not respond.
-    isEmpty: !firstSeen.isLoading && firstSeen.updatedAt !== null && firstSeen.data === null,
+    hosts: fresh(hosts, totals),
+    lines: fresh(lines, lines.data),
+    peak: fresh(peak, peak.data),
+    tops: Object.entries(tops).map(([name, top]) => ({ name: name as TopListName, ...fresh(top, top.data) })),
+    names: names.current,
+    range: now.data?.range ?? resolveRange(selectedRange, zone, clock()),
+    comparison: now.data === null ? ('none' as const) : comparisonOf(now.data),
+    isEmpty: now.data !== null && !now.isLoading && now.data.firstSeen === null,
     isLoading: all.some((one) => one.isLoading),
-    /** Without the main numbers, the page shows only this. Otherwise live mode tries again. */
-    failure:
-      [now, before, details, hostLines].find((one) => one.data === null && one.failure !== null)?.failure ??
-      null,
-    reload() {
-      for (const one of all) one.reload();
-    },
   };
 }
 
-function comparisonOf(before: Period | null, firstSeen: number | null): Comparison {
-  if (before === null || firstSeen === null || firstSeen >= before.range.to) return 'none';
-  return firstSeen > before.range.from ? 'incomplete' : 'complete';
-}
-
-/** The active filters. */
-function Filters({ names }: { names: ReadonlyMap<string, string> }) {
-  const { view, go } = useApp();
-  const { hosts, categories, excluded } = view;
-  const without = <T,>(list: readonly T[], one: T) => list.filter((other) => other !== one);
-  const chips: Chip[] = [
-    ...hosts.map((id) => ({
-      kind: 'Host',
-      text: names.get(id) ?? id,
-      remove: () => go({ hosts: without(hosts, id) }),
-    })),
-    ...categories.map((name) => ({
-      kind: 'Category',
-      text: CATEGORY_NAMES[name],
-      remove: () => go({ categories: without(categories, name) }),
-    })),
-    ...excluded.map((name) => ({
-      kind: 'Not',
-      text: CATEGORY_NAMES[name],
-      remove: () => go({ excluded: without(excluded, name) }),
-    })),
-  ];
-  const clear = () => go({ hosts: [], categories: [], excluded: [] });
-  return filtersCategories(view) || hosts.length > 0 ? <Chips chips={chips} clear={clear} /> : null;
+function comparisonOf({ before, firstSeen }: Dashboard): Comparison {
+  const [from = 0, to = 0] = [before?.edges[0], before?.edges.at(-1)];
+  if (before === null || firstSeen === null || firstSeen >= to) return 'none';
+  return firstSeen > from ? 'incomplete' : 'complete';
 }

@@ -3,14 +3,14 @@ import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import type { IngestKey, SourceHealth } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
+import { total } from '../counts.ts';
 import { formatCount, plural } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
 import { PageLink } from '../parts/frame.tsx';
-import { KeySecret } from '../parts/keys.tsx';
+import { keyValues, Secret } from '../parts/keys.tsx';
 import { Problem, sentence } from '../parts/states.tsx';
-import { total } from '../points.ts';
 import {
   instructionsFor,
   isLocalOnly,
@@ -152,10 +152,10 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
   const { run, problem, isRunning } = useAction();
   if (ingestKey !== null)
     return (
-      <KeySecret {...ingestKey}>
+      <Secret values={keyValues(ingestKey)}>
         <strong>{`Ingest key of the user ${ingestKey.user}.`}</strong> The commands below contain it. Copy it
         now; the secret won't be shown again after you reload the page or sign out.
-      </KeySecret>
+      </Secret>
     );
   if (!mayCreate)
     return <p>You need an access key of a user with the role ingest. Ask an administrator for one.</p>;

@@ -3,30 +3,37 @@ import { useState } from 'preact/hooks';
 import type { HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
-import {
-  byRate,
-  HOST_COMPARE,
-  type HostTotals,
-  hostTotals,
-  NO_HOST,
-  NO_HOST_TITLE,
-  withoutHost,
-} from '../host-totals.ts';
+import { type HostTotals, hostTotals, NO_HOST, NO_HOST_TITLE, withoutHost } from '../host-totals.ts';
 import { Button } from '../parts/button.tsx';
 import { Controls } from '../parts/controls.tsx';
 import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
-import { PageHead } from '../parts/frame.tsx';
+import { PageHead, PageLink } from '../parts/frame.tsx';
+import { More, useLimit } from '../parts/more.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Message, QueryState } from '../parts/states.tsx';
-import { actionsColumn, byText, type Column, numberColumn, RowButton, Table } from '../parts/table.tsx';
+import {
+  actionsColumn,
+  byText,
+  type Column,
+  numberColumn,
+  RowButton,
+  sorted,
+  Table,
+  type Sort as TableSort,
+} from '../parts/table.tsx';
+import { equalParts } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
-import type { HostSort, View } from '../view.ts';
+import type { View } from '../view.ts';
 
-const ROWS_MAX = 25;
+const ROWS = 50;
+/** The limit of the service for the hosts of a query. */
+const LINES_MAX = 1_000;
 const LINE_POINTS = 60;
+/** A project can have thousands of hosts. */
+const HOSTS_REFRESH_MS = 30_000;
 
 /** An open dialog. Without a host, a new one is named. */
 type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; host: HostTotals };
@@ -35,29 +42,30 @@ export function HostsPage() {
   const { api, view, zone, now, go } = useApp();
   const project = useProject();
   const [dialog, setDialog] = useState<HostDialog | null>(null);
-  const { selectedRange, search, offset } = view;
+  const { selectedRange, search } = view;
   const sort = sortOf(view);
+  const { limit, more } = useLimit(ROWS, `${project.id} ${sort.by} ${search}`);
   const query = useQuery(
-    JSON.stringify([project.id, selectedRange, zone.id, sort, search, offset]),
+    JSON.stringify([project.id, selectedRange, zone.id, sort, search, limit]),
     async (signal) => {
       const range = resolveRange(selectedRange, zone, now());
-      const { items, ...whole } = await api.figures(project.id, { ...range, signal });
-      const found = hostTotals(items).filter(({ hostname }) =>
-        hostname.includes(search.trim().toLowerCase()),
-      );
-      const shown = found.toSorted(HOST_COMPARE[sort]).slice(offset, offset + ROWS_MAX);
-      const some = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
+      const common = { byHost: true, signal };
+      const { items, ...whole } = await api.figures(project.id, { ...common, edges: equalParts(range, 1) });
+      const all = hostTotals(items);
+      const found = all.filter(({ hostname }) => hostname.includes(search.trim().toLowerCase()));
+      const shown = sorted(found, COLUMNS, sort).slice(0, limit);
+      const hosts = shown.slice(0, LINES_MAX).map(({ id }) => id);
+      const some = { ...common, hosts, edges: equalParts(range, LINE_POINTS) };
       const lines = shown.length === 0 ? [] : (await api.figures(project.id, some)).items;
       return {
         shown,
         lines: new Map(lines.map((host) => [host.id, host])),
-        offset,
         found: found.length,
         all: items.length,
-        withoutHost: withoutHost(whole, items),
+        withoutHost: withoutHost(whole, all),
       };
     },
-    { refresh: view.live && endsNow(selectedRange) && dialog === null },
+    { refresh: view.live && endsNow(selectedRange) && dialog === null, refreshMs: HOSTS_REFRESH_MS },
   );
   const { data, isLoading, reload } = query;
   const mayChange = project.roles.includes('admin');
@@ -71,11 +79,7 @@ export function HostsPage() {
         )}
       </PageHead>
       <Controls query={query}>
-        <SearchBox
-          name="Find a host"
-          value={search}
-          search={(text) => go({ search: text, offset: 0 }, 'replace')}
-        />
+        <SearchBox name="Find a host" value={search} search={(text) => go({ search: text }, 'replace')} />
       </Controls>
       <div class="content" aria-busy={isLoading}>
         <QueryState query={query} />
@@ -84,14 +88,14 @@ export function HostsPage() {
           <>
             <HostTable
               hosts={
-                data.withoutHost === null || search !== '' || offset + ROWS_MAX < data.found
+                data.withoutHost === null || search !== '' || data.shown.length < data.found
                   ? data.shown
                   : [...data.shown, data.withoutHost]
               }
               lines={data.lines}
               open={mayChange ? setDialog : null}
             />
-            <Pager offset={data.offset} found={data.found} />
+            <More shown={data.shown.length} all={data.found} more={more} />
           </>
         )}
       </div>
@@ -125,6 +129,43 @@ function NoHosts({ all }: { all: number }) {
   );
 }
 
+/** The orders, with the titles of their columns. */
+const SORT_TITLES = { requests: 'Requests', attacks: 'Attacks', rate: 'Attack rate', name: 'Host' } as const;
+type HostSort = keyof typeof SORT_TITLES;
+const HOST_SORTS = Object.keys(SORT_TITLES) as HostSort[];
+
+function sortOf({ sort }: View): TableSort {
+  const name = HOST_SORTS.find((one) => one === sort) ?? 'requests';
+  return { by: SORT_TITLES[name], descending: name !== 'name' };
+}
+
+const COLUMNS: readonly Column<HostTotals>[] = [
+  {
+    title: 'Host',
+    compare: byText(({ hostname }) => hostname),
+    cell: ({ id, hostname }) =>
+      id === NO_HOST ? (
+        <span class="faint" title={NO_HOST_TITLE}>
+          No host
+        </span>
+      ) : (
+        <PageLink class="cut" to={{ page: 'dashboard', hosts: [id] }}>
+          {hostname}
+        </PageLink>
+      ),
+  },
+  numberColumn('Requests', ({ requests }) => requests),
+  {
+    ...numberColumn('Attacks', ({ attacks }) => attacks),
+    cell: ({ attacks }) => <span class={attacks > 0 ? 'attack' : 'faint'}>{formatCount(attacks)}</span>,
+  },
+  {
+    // Of hosts without requests, more attacks are a higher rate.
+    ...numberColumn('Attack rate', ({ attacks, requests }) => attacks / Math.max(1, requests)),
+    cell: ({ attacks, requests }) => share(attacks, requests),
+  },
+];
+
 interface HostTableProps {
   hosts: readonly HostTotals[];
   lines: ReadonlyMap<string, HostFigures>;
@@ -132,105 +173,38 @@ interface HostTableProps {
   open: ((dialog: HostDialog) => void) | null;
 }
 
-const COLUMN_TITLES: Readonly<Record<HostSort, string>> = {
-  requests: 'Requests',
-  attacks: 'Attacks',
-  rate: 'Attack rate',
-  name: 'Host',
-};
-
-const HOST_SORTS = Object.keys(COLUMN_TITLES) as HostSort[];
-
-function sortOf({ sort }: View): HostSort {
-  return HOST_SORTS.find((name) => name === sort) ?? 'requests';
-}
-
 function HostTable({ hosts, lines, open }: HostTableProps) {
   const { view, go } = useApp();
+  const trend = (line: HostFigures | undefined) =>
+    line && (
+      <span title={SPARKLINE_KEY}>
+        <Sparkline {...line} />
+      </span>
+    );
+  const buttons = (host: HostTotals) =>
+    host.id !== NO_HOST && (
+      <div class="buttons">
+        <RowButton label="Rename" name={host.hostname} onClick={() => open?.({ kind: 'name', host })} />
+        <RowButton label="Delete" name={host.hostname} onClick={() => open?.({ kind: 'delete', host })} />
+      </div>
+    );
   const columns: Column<HostTotals>[] = [
-    {
-      title: 'Host',
-      compare: byText(({ hostname }) => hostname),
-      cell: ({ id, hostname }) =>
-        id === NO_HOST ? (
-          <span class="faint" title={NO_HOST_TITLE}>
-            No host
-          </span>
-        ) : (
-          <button
-            class="link cut"
-            type="button"
-            aria-label={`Dashboard of ${hostname}`}
-            onClick={() => go({ page: 'dashboard', hosts: [id] })}
-          >
-            {hostname}
-          </button>
-        ),
-    },
-    numberColumn('Requests', ({ requests }) => requests),
-    {
-      ...numberColumn('Attacks', ({ attacks }) => attacks),
-      cell: ({ attacks }) => <span class={attacks > 0 ? 'attack' : 'faint'}>{formatCount(attacks)}</span>,
-    },
-    {
-      title: 'Attack rate',
-      isNumber: true,
-      compare: byRate,
-      cell: ({ attacks, requests }) => share(attacks, requests),
-    },
-    { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
+    ...COLUMNS,
+    { title: 'Trend', cell: ({ id }) => trend(lines.get(id)) },
     { title: 'ID', isWide: true, cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
-    ...(open === null ? [] : [actionsColumn((host: HostTotals) => <HostButtons host={host} open={open} />)]),
+    ...(open === null ? [] : [actionsColumn(buttons)]),
   ];
-  const sort = sortOf(view);
   const sortBy = (title: string) =>
-    go({ sort: HOST_SORTS.find((name) => COLUMN_TITLES[name] === title) ?? null, offset: 0 });
+    go({ sort: HOST_SORTS.find((name) => SORT_TITLES[name] === title) ?? null });
   return (
     <Table
       name="Hosts"
       columns={columns}
       rows={hosts}
       keyOf={({ id }) => id}
-      sort={{ by: COLUMN_TITLES[sort], descending: sort !== 'name' }}
+      sort={sortOf(view)}
       onSort={({ by }) => sortBy(by)}
     />
-  );
-}
-
-function HostButtons({ host, open }: { host: HostTotals; open(dialog: HostDialog): void }) {
-  if (host.id === NO_HOST) return null;
-  return (
-    <div class="buttons">
-      <RowButton label="Rename" name={host.hostname} onClick={() => open({ kind: 'name', host })} />
-      <RowButton label="Delete" name={host.hostname} onClick={() => open({ kind: 'delete', host })} />
-    </div>
-  );
-}
-
-function HostTrend({ host }: { host: HostFigures | undefined }) {
-  if (host === undefined) return null;
-  return (
-    <span title={SPARKLINE_KEY}>
-      <Sparkline requests={host.requests} attacks={host.attacks} />
-    </span>
-  );
-}
-
-function Pager({ offset, found }: { offset: number; found: number }) {
-  const { go } = useApp();
-  if (found <= ROWS_MAX) return null;
-  const end = offset + ROWS_MAX;
-  const [first, last, all] = [offset + 1, Math.min(found, end), found].map(formatCount);
-  return (
-    <div class="pager">
-      <Button disabled={offset === 0} onClick={() => go({ offset: Math.max(0, offset - ROWS_MAX) })}>
-        Previous
-      </Button>
-      <span class="hint">{`${first} to ${last} of ${all}`}</span>
-      <Button disabled={end >= found} onClick={() => go({ offset: end })}>
-        Next
-      </Button>
-    </div>
   );
 }
 

@@ -1,30 +1,24 @@
 /** All projects and hosts at a glance: traffic, attack rate and change. */
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { ATTACK_TYPES } from '@wafstat/client';
 import type { Api, Project } from '../api.ts';
 import { mayRead, useApp } from '../app.ts';
+import { type Counts, sumOf } from '../counts.ts';
 import { change, compactCount, formatCount, plural, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
+import { More, useLimit } from '../parts/more.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
-import { VirtualGrid } from '../parts/virtual-grid.tsx';
-import { countsBetween } from '../points.ts';
+import { equalParts } from '../points.ts';
 import { endsNow, previousRange, previousShift, resolveRange, type TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { SORTS, type Sort, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
-const TILE_HEIGHT = 134;
-/** Its numbers fit in two columns. */
-const TILE_WIDTH_MIN = 256;
+const TILES = 96;
 /** A project can have thousands of hosts. */
 const OVERVIEW_REFRESH_MS = 30_000;
-
-interface Line {
-  requests: readonly number[];
-  attacks: readonly number[];
-}
 
 interface Tile {
   key: string;
@@ -86,37 +80,43 @@ export function OverviewPage() {
 }
 
 function Tiles({ tiles, range }: { tiles: readonly Tile[]; range: TimeRange }) {
-  const { session } = useApp();
-  const { lines, load } = useLines(range);
+  const { api, session, view } = useApp();
+  const { limit, more } = useLimit(TILES, `${view.search} ${view.sort}`);
+  const hosts = tiles.filter(({ host }) => host !== null);
+  const sections = { Projects: tiles.filter(({ host }) => host === null), Hosts: hosts.slice(0, limit) };
+  const shown = Object.values(sections).flat();
+  const lines = useQuery(JSON.stringify([range, shown.map(({ key }) => key)]), (signal) =>
+    readLines(api, shown, range, signal),
+  );
   if (tiles.length === 0)
     return <Message title="No matching host">No project or host matches the search.</Message>;
-  const tile = (one: Tile) => (
-    <TileCard tile={one} line={lines.get(one.key)} hasProject={session.projects.length > 1} />
-  );
-  const grid = {
-    keyOf: ({ key }: Tile) => key,
-    tileHeight: TILE_HEIGHT,
-    tileWidthMin: TILE_WIDTH_MIN,
-    onVisible: load,
-  };
-  const sections = {
-    Projects: tiles.filter(({ host }) => host === null),
-    Hosts: tiles.filter(({ host }) => host !== null),
-  };
-  return Object.entries(sections).map(
-    ([name, items]) =>
-      items.length > 0 && (
-        <section key={name}>
-          <h2>{name}</h2>
-          <VirtualGrid {...grid} name={name} items={items}>
-            {tile}
-          </VirtualGrid>
-        </section>
-      ),
+  return (
+    <>
+      {Object.entries(sections).map(
+        ([name, items]) =>
+          items.length > 0 && (
+            <section key={name}>
+              <h2>{name}</h2>
+              <ul class="tiles" aria-label={name}>
+                {items.map((tile) => (
+                  <li key={tile.key}>
+                    <TileCard
+                      tile={tile}
+                      line={lines.data?.get(tile.key)}
+                      hasProject={session.projects.length > 1}
+                    />
+                  </li>
+                ))}
+              </ul>
+            </section>
+          ),
+      )}
+      <More shown={sections.Hosts.length} all={hosts.length} more={more} />
+    </>
   );
 }
 
-function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefined; hasProject: boolean }) {
+function TileCard({ tile, line, hasProject }: { tile: Tile; line: Counts | undefined; hasProject: boolean }) {
   const { title, project, host, requests, attacks } = tile;
   return (
     <PageLink
@@ -157,72 +157,37 @@ async function readTiles(
   before: TimeRange,
   signal: AbortSignal,
 ): Promise<Tile[]> {
-  const [all, past] = await Promise.all([
-    api.figures(project.id, { ...range, signal }),
-    api.figures(project.id, { ...before, signal }),
-  ]);
-  const attacksBefore = new Map(past.items.map(({ id, attacks }) => [id, attacks[0] ?? 0]));
-  const tile = (title: string, host: string | null, { requests, attacks }: Line): Tile => ({
-    key: `${project.id} ${host}`,
-    title,
-    project,
-    host,
-    requests: requests[0] ?? 0,
-    attacks: attacks[0] ?? 0,
-    attacksBefore: (host === null ? past.attacks[0] : attacksBefore.get(host)) ?? 0,
-  });
-  return [
-    tile(project.name, null, all),
-    ...all.items.map(({ id, hostname, ...counts }) => tile(hostname, id, counts)),
-  ];
+  // The second point is between the periods.
+  const edges = [before.from, Math.min(before.to, range.from), range.from, range.to];
+  const { items, ...whole } = await api.figures(project.id, { edges, byHost: true, signal });
+  const tile = (title: string, host: string | null, { requests, attacks }: Counts): Tile => {
+    const [attacksBefore = 0, , attacksNow = 0] = sumOf(attacks, ATTACK_TYPES);
+    const key = `${project.id} ${host}`;
+    return { key, title, project, host, requests: requests[2] ?? 0, attacks: attacksNow, attacksBefore };
+  };
+  return [tile(project.name, null, whole), ...items.map((host) => tile(host.hostname, host.id, host))];
 }
 
-/** Loads the lines of the tiles on the screen only, once for each range. Until then, a tile keeps its line. */
-function useLines(range: TimeRange) {
-  const { api, handleSignedOut } = useApp();
-  const [lines, setLines] = useState<ReadonlyMap<string, Line>>(new Map());
-  const latest = useRef(range);
-  latest.current = range;
-  const load = useMemo(() => {
-    const requested = new Set<string>();
-    return async (tiles: readonly Tile[]): Promise<void> => {
-      const missing = tiles.filter(({ key }) => !requested.has(key));
-      if (missing.length === 0) return;
-      for (const { key } of missing) requested.add(key);
-      try {
-        const found = await readLines(api, missing, range);
-        if (latest.current === range) setLines((known) => new Map([...known, ...found]));
-      } catch (failure) {
-        for (const { key } of missing) requested.delete(key);
-        handleSignedOut(failure);
-      }
-    };
-  }, [range]);
-  return { lines, load };
-}
-
-async function readLines(api: Api, tiles: readonly Tile[], range: TimeRange): Promise<[string, Line][]> {
+/** By the key of the tile. */
+async function readLines(
+  api: Api,
+  tiles: readonly Tile[],
+  range: TimeRange,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Counts>> {
+  const edges = equalParts(range, LINE_POINTS);
   const projects = [...new Set(tiles.map(({ project }) => project.id))];
-  const parts = projects.map(async (project): Promise<[string, Line][]> => {
+  const parts = projects.map(async (project): Promise<[string, Counts][]> => {
     const own = tiles.filter((tile) => tile.project.id === project);
     const hosts = own.flatMap(({ host }) => (host === null ? [] : [host]));
-    const [whole, figures] = await Promise.all([
-      own.some(({ host }) => host === null) ? readProjectLine(api, project, range) : null,
-      hosts.length === 0 ? null : api.figures(project, { ...range, hosts, points: LINE_POINTS }),
+    const [whole, some] = await Promise.all([
+      own.some(({ host }) => host === null) ? api.figures(project, { edges, signal }) : null,
+      hosts.length === 0 ? null : api.figures(project, { edges, hosts, byHost: true, signal }),
     ]);
-    return [
-      ...(whole === null ? [] : [[`${project} null`, whole] as [string, Line]]),
-      ...(figures?.items ?? []).map((line): [string, Line] => [`${project} ${line.id}`, line]),
-    ];
+    const lines = (some?.items ?? []).map((host): [string, Counts] => [`${project} ${host.id}`, host]);
+    return whole === null ? lines : [[`${project} null`, whole], ...lines];
   });
-  return (await Promise.all(parts)).flat();
-}
-
-async function readProjectLine(api: Api, project: string, range: TimeRange): Promise<Line> {
-  const { requests, attacks } = await api.client(project).timeline(range);
-  const step = (range.to - range.from) / LINE_POINTS;
-  const edges = Array.from({ length: LINE_POINTS + 1 }, (_, i) => range.from + i * step);
-  return { requests: countsBetween(edges, requests), attacks: countsBetween(edges, attacks) };
+  return new Map((await Promise.all(parts)).flat());
 }
 
 const DEFAULT_SORT: Sort = 'attacks';

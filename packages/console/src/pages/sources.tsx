@@ -2,13 +2,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SourceHealth, SourceList } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
+import { total } from '../counts.ts';
 import { ago, date, formatCount, formatTime } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { Drops, droppedOf, hasUnexpectedDrops, recordsOf } from '../parts/drops.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { QueryState } from '../parts/states.tsx';
 import { byNumber, byText, type Column, numberColumn, RowName, StateLabel, Table } from '../parts/table.tsx';
-import { total } from '../points.ts';
 import { useQuery } from '../use-query.ts';
 import { FirstRun } from './first-run.tsx';
 

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
-import { clock, day, formatRange, timeOfDay } from '../format.ts';
+import { formatRange, timeOfDay } from '../format.ts';
 import {
   DEFAULT_PRESET,
   endsNow,
@@ -12,9 +12,9 @@ import {
   resolveRange,
   type SelectedRange,
   shiftedRange,
-  startOfDays,
 } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
+import { urlOf } from '../view.ts';
 import {
   allOffsets,
   browserZone,
@@ -26,6 +26,7 @@ import {
   zonesByRegion,
 } from '../zone.ts';
 import { Button } from './button.tsx';
+import { CopyButton } from './copy.tsx';
 import { Field } from './form.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
@@ -44,6 +45,7 @@ export function Controls({ query, children }: ControlsProps) {
       <RangePicker />
       <ZonePicker />
       {children}
+      <CopyLink />
       <LiveButton query={query} />
     </div>
   );
@@ -61,7 +63,7 @@ function RangePicker() {
   return (
     <div class="ranges">
       <div class={`segments ${chosen === null ? 'custom' : ''}`} role="group" aria-label="Time range">
-        {NAMES.filter((name) => !('inMenu' in PRESETS[name])).map((name) => (
+        {NAMES.filter((name) => !isCalendar(name)).map((name) => (
           <PresetButton key={name} name={name} />
         ))}
         <CustomRange />
@@ -70,7 +72,6 @@ function RangePicker() {
         <ShiftButton steps={-1} />
         <ShiftButton steps={1} />
       </div>
-      <DaysSince />
       {chosen === null && (
         <Button kind="quiet back" onClick={goBack} icon="back">
           Back
@@ -80,26 +81,19 @@ function RangePicker() {
   );
 }
 
-/** Hours are counted back from now, days from the end of today: the first of them is whole. */
-function DaysSince() {
-  const { view, zone, now } = useApp();
-  const start = startOfDays(view.selectedRange, zone, now());
-  return start === null ? null : <span class="hint since">{sinceText(start, zone)}</span>;
-}
-
-/** `since 10 Nov, 00:00`. */
-export function sinceText(time: number, zone: Zone): string {
-  return `since ${day(time, zone)}, ${clock(time, zone)}`;
-}
-
 const NAMES = Object.keys(PRESETS) as PresetName[];
+
+/** These are in the menu, with the custom range. */
+function isCalendar(name: PresetName): boolean {
+  return 'days' in PRESETS[name];
+}
 
 function PresetButton({ name, close }: { name: PresetName; close?: () => void }) {
   const { view, zone, now, go } = useApp();
   const { label, title } = PRESETS[name];
   const choose = () => {
     close?.();
-    go({ selectedRange: { preset: name }, offset: 0 });
+    go({ selectedRange: { preset: name } });
   };
   return (
     <button
@@ -114,14 +108,12 @@ function PresetButton({ name, close }: { name: PresetName; close?: () => void })
   );
 }
 
-/** `Last 7 days: since 10 Nov, 00:00 (today and the 6 days before)`. Titles of hours need no explanation. */
+/** `Yesterday: Mon, 16 Nov`. Titles of hours need no explanation. */
 function presetTitle(name: PresetName, zone: Zone, now: number): string {
-  const preset = PRESETS[name];
-  if (!('days' in preset)) return preset.title;
+  const { title } = PRESETS[name];
+  if (!isCalendar(name)) return title;
   const { from, to } = resolveRange({ preset: name }, zone, now);
-  if (!endsNow({ preset: name })) return `${preset.title}: ${formatRange(from, to, zone)}`;
-  const days = preset.days === 1 ? '' : ` (today and the ${preset.days - 1} days before)`;
-  return `${preset.title}: ${sinceText(from, zone)}${days}`;
+  return `${title}: ${formatRange(from, to, zone, now)}`;
 }
 
 /** Shows the previous or the next period. */
@@ -135,7 +127,7 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
       title={shifted === null ? name : `${name}: ${formatRange(shifted.from, shifted.to, zone, now())}`}
       aria-label={name}
       disabled={shifted === null}
-      onClick={() => shifted !== null && go({ selectedRange: shifted, offset: 0 })}
+      onClick={() => shifted !== null && go({ selectedRange: shifted })}
       icon={steps < 0 ? 'left' : 'right'}
     />
   );
@@ -143,8 +135,7 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
 
 function customText(selected: SelectedRange, zone: Zone, now: number): string | null {
   if (!('preset' in selected)) return formatRange(selected.from, selected.to, zone, now);
-  const preset = PRESETS[selected.preset];
-  return 'inMenu' in preset ? preset.title : null;
+  return isCalendar(selected.preset) ? PRESETS[selected.preset].title : null;
 }
 
 function CustomRange() {
@@ -181,12 +172,12 @@ function CustomRangeForm({ close }: { close(): void }) {
     setProblem(found ?? '');
     if (found !== null) return;
     close();
-    go({ selectedRange: range, offset: 0 });
+    go({ selectedRange: range });
   };
   return (
     <form class="custom-range" onSubmit={submit}>
-      <div class="segments compact" role="group" aria-label="Days">
-        {NAMES.filter((name) => 'inMenu' in PRESETS[name]).map((name) => (
+      <div class="segments compact" role="group" aria-label="Calendar">
+        {NAMES.filter(isCalendar).map((name) => (
           <PresetButton key={name} name={name} close={close} />
         ))}
       </div>
@@ -222,33 +213,33 @@ function ZonePicker() {
   const { view, zone, now, go } = useApp();
   const { timezone } = view;
   const [local] = useState(browserZone);
-  const name = zoneName(now(), zone, timezone ?? zone.id);
+  const name = zoneName(now(), zone, timezone);
   // Hundreds of options: Preact skips the same element.
-  const listed = useMemo(() => <ListedZones selected={timezone} name={name} />, [timezone, name]);
+  const listed = useMemo(
+    () => <ListedZones local={local.id} selected={timezone} name={name} />,
+    [timezone, name],
+  );
   return (
     <div class="with-icon zone">
       <Icon name="globe" />
       <select
         aria-label="Time zone"
         title={`Times are in ${name}. A named time zone follows clock changes. The offset shown is the current one.`}
-        value={timezone ?? ''}
-        onChange={(event) => go({ timezone: event.currentTarget.value || null })}
+        value={timezone}
+        onChange={(event) => go({ timezone: event.currentTarget.value })}
       >
-        <optgroup label="This browser">
-          <option value="">{zoneName(now(), local)}</option>
-        </optgroup>
         {listed}
       </select>
     </div>
   );
 }
 
-/** Only the selected zone has its offset: to compute hundreds would delay the page. */
-function ListedZones({ selected, name }: { selected: string | null; name: string }) {
-  const groups = new Map([['Offsets', allOffsets()], ...zonesByRegion()]);
+/** Only the selected zone has its offset: to compute hundreds would delay the page. Typing a city finds it. */
+function ListedZones({ local, selected, name }: { local: string; selected: string; name: string }) {
+  const groups = new Map([['This browser', [local]], ...zonesByRegion(), ['Offsets', allOffsets()]]);
   // A URL can hold any zone, such as +05:37 or CET.
-  if (selected !== null && ![...groups.values()].flat().includes(selected)) groups.set('Other', [selected]);
-  const text = (id: string) => (parseOffset(id) === null ? id : `UTC${id}`);
+  if (![...groups.values()].flat().includes(selected)) groups.set('Other', [selected]);
+  const text = (id: string) => (parseOffset(id) === null ? cityOf(id) : `UTC${id}`);
   return [...groups].map(([group, ids]) => (
     <optgroup key={group} label={group}>
       {ids.map((id) => (
@@ -258,6 +249,22 @@ function ListedZones({ selected, name }: { selected: string | null; name: string
       ))}
     </optgroup>
   ));
+}
+
+/** `Buenos Aires (Argentina)` of `America/Argentina/Buenos_Aires`. */
+function cityOf(id: string): string {
+  const [city = id, ...regions] = id.replaceAll('_', ' ').split('/').toReversed();
+  return regions.length > 1 ? `${city} (${regions[0]})` : city;
+}
+
+/** The same numbers for everyone, and later: the range is that of now. */
+function CopyLink() {
+  const { view, zone, project, now } = useApp();
+  const link = () => {
+    const selectedRange = resolveRange(view.selectedRange, zone, now());
+    return location.origin + urlOf({ ...view, project: project?.id ?? null, selectedRange });
+  };
+  return <CopyButton text={link} label="Copy link" kind="" />;
 }
 
 /** Says when the numbers were loaded, and whether refreshing works. A click pauses it. */

@@ -8,23 +8,31 @@ type Outcome = 'none' | 'copied' | 'failed';
 
 const ICONS: Readonly<Record<Outcome, IconName>> = { none: 'copy', copied: 'done', failed: 'close' };
 
-function useCopy(text: string) {
+function useCopy(text: string | (() => string)) {
   const [outcome, setOutcome] = useState<Outcome>('none');
   useEffect(() => {
     if (outcome === 'none') return;
     const timer = setTimeout(() => setOutcome('none'), 2_000);
     return () => clearTimeout(timer);
   }, [outcome]);
-  const copy = async () => setOutcome((await copyText(text)) ? 'copied' : 'failed');
+  const copy = async () =>
+    setOutcome((await copyText(typeof text === 'string' ? text : text())) ? 'copied' : 'failed');
   const label = (idle: string) => ({ none: idle, copied: 'Copied', failed: 'Copy failed' })[outcome];
   return { copy, label, icon: <Icon name={ICONS[outcome]} /> };
 }
 
+interface CopyButtonProps {
+  /** A function is called when the text is copied. */
+  text: string | (() => string);
+  label?: string;
+  kind?: string;
+}
+
 /** A button with a text. */
-export function CopyButton({ text, label: idle = 'Copy' }: { text: string; label?: string }) {
+export function CopyButton({ text, label: idle = 'Copy', kind = 'small' }: CopyButtonProps) {
   const { copy, label, icon } = useCopy(text);
   return (
-    <Button kind="small" aria-live="polite" onClick={copy}>
+    <Button kind={kind} aria-live="polite" onClick={copy}>
       {icon}
       {label(idle)}
     </Button>

@@ -1,10 +1,8 @@
 /** Modal dialogs. A page renders one while it is open. */
 import type { ComponentChildren } from 'preact';
-import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { useAction } from '../use-query.ts';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { Button } from './button.tsx';
 import { Field, Form, type Values } from './form.tsx';
-import { Problem } from './states.tsx';
 
 interface DialogProps {
   title: string;
@@ -49,49 +47,39 @@ interface ConfirmProps {
 }
 
 /** Asks before a destructive action. Closes when it has succeeded. */
-export function Confirm({ title, children, verb, typed, act, close }: ConfirmProps) {
-  const { run, problem, isRunning } = useAction();
-  const [text, setText] = useState('');
-  const isTyped = typed === undefined || text === typed;
-  const confirmed = async () => {
-    if (await run(act)) close();
-  };
+export function Confirm({ typed, act, children, ...dialog }: ConfirmProps) {
   return (
-    <Dialog title={title} close={close}>
-      <div>
-        <p>{children}</p>
-        {typed !== undefined && (
-          <Field
-            label={`Type ${typed} to confirm`}
-            name="confirm"
-            autocomplete="off"
-            autocapitalize="none"
-            spellcheck={false}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        )}
-        <Problem text={problem} />
-        <div class="form-end">
-          <Button kind="danger" disabled={isRunning || !isTyped} onClick={confirmed}>
-            {verb}
-          </Button>
-          <Button onClick={close}>Cancel</Button>
-        </div>
-      </div>
-    </Dialog>
+    <FormDialog {...dialog} kind="danger" submit={act}>
+      <p>{children}</p>
+      {typed !== undefined && (
+        <Field
+          label={`Type ${typed} to confirm`}
+          name="confirm"
+          required
+          autocomplete="off"
+          autocapitalize="none"
+          spellcheck={false}
+          onInput={({ currentTarget: input }) =>
+            input.setCustomValidity(input.value === typed ? '' : `Type ${typed} to confirm.`)
+          }
+        />
+      )}
+    </FormDialog>
   );
 }
 
 interface FormDialogProps {
   title: string;
   verb: string;
+  /** Of the button. */
+  kind?: string;
   children: ComponentChildren;
   submit(values: Values): Promise<unknown>;
   close(): void;
 }
 
 /** A form in a dialog, which closes when `submit` has succeeded. */
-export function FormDialog({ title, verb, children, submit, close }: FormDialogProps) {
+export function FormDialog({ title, children, submit, close, ...form }: FormDialogProps) {
   const submitted = async (values: Values) => {
     await submit(values);
     close();
@@ -99,7 +87,7 @@ export function FormDialog({ title, verb, children, submit, close }: FormDialogP
   const cancel = <Button onClick={close}>Cancel</Button>;
   return (
     <Dialog title={title} close={close}>
-      <Form name={title} verb={verb} submit={submitted} end={cancel}>
+      <Form name={title} {...form} submit={submitted} end={cancel}>
         {children}
       </Form>
     </Dialog>

@@ -1,8 +1,8 @@
 /** Dropped records: how many, why, what they look like, and what to do. */
 import type { SourceHealth } from '../api.ts';
 import { useApp } from '../app.ts';
+import { total } from '../counts.ts';
 import { plural, share } from '../format.ts';
-import { total } from '../points.ts';
 
 export const droppedOf = ({ dropped }: Pick<SourceHealth, 'dropped'>) => total(Object.values(dropped));
 

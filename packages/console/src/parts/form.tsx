@@ -53,6 +53,7 @@ interface FormProps {
   name: string;
   /** The text of the button. */
   verb: string;
+  kind?: string;
   children: ComponentChildren;
   /** May resolve to a success message. */
   submit(values: Values): Promise<unknown>;
@@ -61,7 +62,7 @@ interface FormProps {
 }
 
 /** Shows errors next to the button. The inputs are cleared when `submit` has succeeded. */
-export function Form({ name, verb, children, submit, end }: FormProps) {
+export function Form({ name, verb, kind = 'primary', children, submit, end }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   const { run, problem, isRunning } = useAction();
   const [outcome, setOutcome] = useState('');
@@ -80,7 +81,7 @@ export function Form({ name, verb, children, submit, end }: FormProps) {
     <form class="form" aria-label={name} ref={form} onSubmit={onSubmit}>
       {children}
       <div class="form-end">
-        <Button kind="primary" type="submit" disabled={isRunning}>
+        <Button kind={kind} type="submit" disabled={isRunning}>
           {verb}
         </Button>
         {end}

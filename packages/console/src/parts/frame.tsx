@@ -1,6 +1,7 @@
 /** The frame of every page: navigation, project and user. Always drawn, so that users can sign out of any state. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import LOGO from '../../favicon.svg?inline';
 import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { useAction } from '../use-query.ts';
@@ -54,6 +55,11 @@ export function Frame({ children }: { children: ComponentChildren }) {
         </div>
       </header>
       <main id="main" tabIndex={-1}>
+        {view.problems.length > 0 && (
+          <p class="notice" role="alert">
+            {`This link is not valid: ${view.problems.join(', ')}. The page shows the default instead.`}
+          </p>
+        )}
         {children}
       </main>
       <Shortcuts />
@@ -64,7 +70,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
 function Navigation() {
   const { session, view } = useApp();
   const pages = (Object.keys(PAGES) as (keyof typeof PAGES)[]).filter(
-    (name) => name !== 'admin' || session.administers_domain,
+    (name) => (name !== 'admin' && name !== 'audit') || session.administers_domain,
   );
   return (
     <nav aria-label="Pages">
@@ -129,16 +135,17 @@ export function PageLink({ to, current = false, class: className, title, childre
 
 function ProjectPicker() {
   const { session, project, go } = useApp();
-  if (project === null) return null;
-  const choose = (id: string) => go({ project: id, hosts: [], offset: 0 });
+  if (session.projects.length === 0) return null;
+  const choose = (id: string) => go({ project: id, hosts: [] });
   return (
     <div class="project">
       <select
         aria-label="Project"
-        title={project.name}
-        value={project.id}
+        title={project?.name}
+        value={project?.id ?? ''}
         onChange={(event) => choose(event.currentTarget.value)}
       >
+        {project === null && <option value="">Choose a project</option>}
         {session.projects.map(({ id, name }) => (
           <option key={id} value={id}>
             {name}
@@ -176,5 +183,5 @@ export function PageHead({
 }
 
 export function Logo() {
-  return <img class="logo" src="/console/favicon.svg" alt="" width={24} height={24} />;
+  return <img class="logo" src={LOGO} alt="" width={24} height={24} />;
 }

@@ -1,5 +1,5 @@
 /** Chooses hosts by name. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { useQuery } from '../use-query.ts';
 import { Button } from './button.tsx';
@@ -10,24 +10,6 @@ import { sentence } from './states.tsx';
 
 /** Search finds the rest. */
 const LISTED_MAX = 100;
-
-/** The names of hosts that the URL names by ID. */
-export function useHostNames(ids: readonly string[]): ReadonlyMap<string, string> {
-  const { api } = useApp();
-  const project = useProject();
-  const [names, setNames] = useState<ReadonlyMap<string, string>>(new Map());
-  const missing = ids.filter((id) => !names.has(id));
-  useEffect(() => {
-    if (missing.length === 0) return;
-    const client = api.client(project.id);
-    const read = async (id: string) => {
-      const { hostname } = await client.host(id).catch(() => ({ hostname: id }));
-      return [id, hostname] as const;
-    };
-    void Promise.all(missing.map(read)).then((found) => setNames((known) => new Map([...known, ...found])));
-  }, [missing.join()]);
-  return names;
-}
 
 export function HostPicker({ names }: { names: ReadonlyMap<string, string> }) {
   const { hosts } = useApp().view;

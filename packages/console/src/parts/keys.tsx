@@ -78,15 +78,7 @@ export function Secret({ children, values }: SecretProps) {
   );
 }
 
-/** An access key that was just created. */
-export function KeySecret({
-  access,
-  secret,
-  children,
-}: {
-  access: string;
-  secret: string;
-  children: ComponentChildren;
-}) {
-  return <Secret values={{ 'Access key ID': access, 'Secret access key': secret }}>{children}</Secret>;
+/** An access key that was just created, for `Secret`. */
+export function keyValues({ access, secret }: { access: string; secret: string }) {
+  return { 'Access key ID': access, 'Secret access key': secret };
 }

@@ -8,7 +8,7 @@ export type MenuItem = {
   label: string;
   /** What else to know, below the label. */
   note?: string | undefined;
-} & ({ run(): void } | { copy: string });
+} & ({ run(): unknown } | { copy: string });
 
 /** For calls that have no filter for categories, while the view has one. */
 export const ALL_CATEGORIES = 'Lists each category: this call cannot filter by category';

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useId } from 'preact/hooks';
 import { Menu, type MenuItem } from './menu.tsx';
+import { isTemporary, sentence } from './states.tsx';
 
 interface PanelProps {
   title: ComponentChildren;
@@ -9,10 +10,13 @@ interface PanelProps {
   /** Next to the title. */
   extras?: ComponentChildren;
   exports?: readonly MenuItem[];
-  children: ComponentChildren;
+  /** Why the latest load failed. It is tried again; until then, the content is grey. */
+  failure?: unknown;
+  children?: ComponentChildren;
 }
 
-export function Panel({ title, class: className, extras, exports = [], children }: PanelProps) {
+export function Panel(props: PanelProps) {
+  const { title, class: className, extras, exports = [], failure = null, children } = props;
   const id = useId();
   return (
     <section class={`panel ${className}`} aria-labelledby={id}>
@@ -21,7 +25,12 @@ export function Panel({ title, class: className, extras, exports = [], children 
         <div class="extras">{extras}</div>
         {exports.length > 0 && <Menu name="Export" icon="download" items={exports} />}
       </header>
-      <div class="panel-body">{children}</div>
+      {failure !== null && (
+        <p class="panel-note problem" role="status">
+          {`Not updated. ${sentence(failure)}${isTemporary(failure) ? ' Trying again.' : ''}`}
+        </p>
+      )}
+      <div class={`panel-body ${failure === null ? '' : 'stale'}`}>{children}</div>
     </section>
   );
 }

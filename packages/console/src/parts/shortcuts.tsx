@@ -79,7 +79,7 @@ function handle(before: string, key: string, { view, zone, now, go }: App): bool
   if (page !== undefined) go({ page });
   else if (key === '[' || key === ']') {
     const shifted = shiftedRange(view.selectedRange, zone, key === '[' ? -1 : 1, now());
-    if (shifted !== null) go({ selectedRange: shifted, offset: 0 });
+    if (shifted !== null) go({ selectedRange: shifted });
   } else if (key === 'l' && endsNow(view.selectedRange)) go({ live: !view.live }, 'replace');
   else if (key === 'f') {
     document.documentElement.requestFullscreen?.().catch(() => {});

@@ -13,6 +13,18 @@ export function Message({ title, children }: { title: string; children: Componen
   );
 }
 
+/** A message instead of the page. */
+export function MessagePage({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div class="page narrow">
+      <div class="message">
+        <h1>{title}</h1>
+        <p>{children}</p>
+      </div>
+    </div>
+  );
+}
+
 /** The error message of the service, and a button to try again. */
 export function Failure({ failure, retry }: { failure: unknown; retry: () => void }) {
   const { title, text, requestId } = explain(failure);
@@ -54,6 +66,13 @@ export function Problem({ text }: { text: string }) {
 export function sentence(failure: unknown): string {
   const { title, text } = explain(failure);
   return isNoResponse(failure) ? `${title}. ${text}` : text;
+}
+
+/** Whether it makes sense to try again: the service did not respond, or could not. */
+export function isTemporary(failure: unknown): boolean {
+  if (!(failure instanceof WafstatError)) return false;
+  const { status = 503 } = failure;
+  return status === 429 || status >= 500;
 }
 
 function isNoResponse(failure: unknown): boolean {

@@ -117,35 +117,26 @@ interface HeaderProps<Row> {
 
 function HeaderCell<Row>({ column, sort, onSort }: HeaderProps<Row>) {
   const { title, isNumber, isWide, compare, largestFirst = false, hideTitle } = column;
-  const className = classOf(isNumber, isWide);
-  if (hideTitle)
-    return (
-      <th scope="col" class={className}>
-        <span class="offscreen">{title}</span>
-      </th>
-    );
-  if (compare === undefined)
-    return (
-      <th scope="col" class={className}>
-        {title}
-      </th>
-    );
   const isSorted = sort?.by === title;
   const descending = isSorted ? !sort.descending : largestFirst;
   const direction = isSorted ? (sort.descending ? 'descending' : 'ascending') : undefined;
   return (
-    <th scope="col" class={className} aria-sort={direction}>
-      <button class="sort" type="button" onClick={() => onSort({ by: title, descending })}>
-        {title}
-        <span class="arrow" aria-hidden="true">
-          {direction === 'descending' ? '▼' : direction === 'ascending' ? '▲' : ''}
-        </span>
-      </button>
+    <th scope="col" class={classOf(isNumber, isWide)} aria-sort={direction}>
+      {compare === undefined ? (
+        <span class={hideTitle ? 'offscreen' : undefined}>{title}</span>
+      ) : (
+        <button class="sort" type="button" onClick={() => onSort({ by: title, descending })}>
+          {title}
+          <span class="arrow" aria-hidden="true">
+            {direction === 'descending' ? '▼' : direction === 'ascending' ? '▲' : ''}
+          </span>
+        </button>
+      )}
     </th>
   );
 }
 
-function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], { by, descending }: Sort) {
+export function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], { by, descending }: Sort) {
   const compare = columns.find(({ title }) => title === by)?.compare;
   if (compare === undefined) return rows;
   return rows.toSorted((a, b) => (descending ? compare(b, a) : compare(a, b)));

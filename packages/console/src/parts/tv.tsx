@@ -2,10 +2,9 @@
 import { useEffect } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { formatRange, timeOfDay } from '../format.ts';
-import { PRESETS, startOfDays } from '../time-range.ts';
+import { PRESETS } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
 import { Button } from './button.tsx';
-import { sinceText } from './controls.tsx';
 import { Logo } from './frame.tsx';
 
 export function TvButton() {
@@ -30,8 +29,8 @@ export function TvHead({ query }: { query: Query<unknown> }) {
       if (document.fullscreenElement === null) leave();
     };
     const pressed = ({ key }: KeyboardEvent) => {
-      // A dialog closes first.
-      if (key === 'Escape' && document.querySelector('dialog[open]') === null) leave();
+      // A dialog or a popover closes first.
+      if (key === 'Escape' && document.querySelector('dialog[open], :popover-open') === null) leave();
     };
     document.addEventListener('fullscreenchange', left);
     document.addEventListener('keydown', pressed);
@@ -46,13 +45,11 @@ export function TvHead({ query }: { query: Query<unknown> }) {
     'preset' in selectedRange
       ? PRESETS[selectedRange.preset].title
       : formatRange(selectedRange.from, selectedRange.to, zone, now());
-  const start = startOfDays(selectedRange, zone, now());
   return (
     <div class="tv-head">
       <Logo />
       <strong>{project.name}</strong>
       <span>{range}</span>
-      {start !== null && <span class="faint">{sinceText(start, zone)}</span>}
       <TvState query={query} />
       <Button kind="quiet" onClick={() => go({ tv: false }, 'replace')} icon="close">
         Exit full screen

@@ -276,11 +276,12 @@ test('identity, pushes without the role, and the console do not accept it', asyn
     const { status, headers } = await read(app, basic(chief), { url });
     expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
   }
-  for (const url of [
-    `/console/api/projects/${projectId}/setup`,
-    `/console/api/projects/${projectId}/hosts/figures`,
-  ]) {
-    const { status, headers } = await read(app, basic(chief), { url });
+  const CONSOLE = { 'x-wafstat-console': '1' };
+  for (const [method, url] of [
+    ['GET', `/console/api/projects/${projectId}/setup`],
+    ['POST', `/console/api/projects/${projectId}/figures`],
+  ] as const) {
+    const { status, headers } = await read(app, basic(chief), { method, url, headers: CONSOLE });
     expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
   }
   const push = { method: 'POST', url: `/ingest/v1/${projectId}?format=events` } as const;

@@ -8,7 +8,7 @@ import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
 import { type ContentCoding, contentCoding } from '../send.ts';
 import type { Admission } from '../statistics/admission.ts';
-import { hostRoutes } from './host-routes.ts';
+import { figuresRoute } from './figures-route.ts';
 import { sessionRoutes } from './session-routes.ts';
 import { type Installed, sourceRoutes } from './source-routes.ts';
 
@@ -23,6 +23,7 @@ const PAGES = [
   '/console/sources',
   '/console/credentials',
   '/console/admin',
+  '/console/audit',
 ];
 
 const SECURITY_HEADERS = {
@@ -68,7 +69,7 @@ export function consoleRoutes(
 ): Route[] {
   const api = [
     ...sessionRoutes(identity, now, topListsMs),
-    ...hostRoutes(store, admission, now),
+    figuresRoute(store, admission, now),
     ...sourceRoutes(identity, store, now, installed),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
@@ -105,9 +106,6 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
     // The names contain a hash of the content.
     const file = readFile(directory, join('assets', name), 'public, max-age=31536000, immutable');
     files.push([`/console/assets/${name}`, file]);
-  }
-  if (existsSync(join(directory, 'favicon.svg'))) {
-    files.push(['/console/favicon.svg', readFile(directory, 'favicon.svg', 'public, max-age=86400')]);
   }
   return files.map(([url, { type, cache, plain, compressed }]) => ({
     method: 'GET',

@@ -76,12 +76,46 @@ describe('a session', () => {
   const connections = (headers: Record<string, string>) =>
     app.inject({ url: `/v1/${project}/connections`, headers });
 
-  test('gets the figures of a range relative to now', async () => {
-    const event = { time: START - HOUR_MS, hostId: null, request: true, attack: null, count: 1 } as const;
-    await store.append({ project, source: { name: 's', format: 'events' }, events: [event], dropped: {} });
-    const url = `/console/api/projects/${project}/hosts/figures?recent=yesterday`;
-    const figures = await app.inject({ url, headers: { cookie: await cookie() } });
-    expect(figures.json()).toEqual({ requests: [1], attacks: [0], items: [] });
+  async function figures(payload: object, headers?: Record<string, string>) {
+    const url = `/console/api/projects/${project}/figures`;
+    const sent = headers ?? { ...CONSOLE, cookie: await cookie() };
+    return app.inject({ method: 'POST', url, headers: sent, payload });
+  }
+
+  test('gets figures between edges, by category, and of each host', async () => {
+    const host = await store.addHost({ project, hostname: 'a.example', limit: 9 });
+    if (host.kind === 'full') throw new Error('there is no room for a host');
+    const event = { time: START, hostId: null, request: true, attack: null, count: 1 } as const;
+    const attack = { ...event, hostId: host.host.id, attack: 'sqli', count: 2 } as const;
+    const events = [event, { ...attack, time: START + 10 }, { ...attack, time: START + 20, details: { blocked: true } }];
+    await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+    const edges = [START, START + 10, START + 10, START + 20, START + 30];
+    const whole = {
+      requests: [1, 0, 2, 2],
+      attacks: { sqli: [0, 0, 2, 2] },
+      blocked: { sqli: [0, 0, 0, 2] },
+    };
+    const first_seen = START;
+    expect((await figures({ edges })).json()).toEqual({ first_seen, ...whole, items: [] });
+    const own = { id: host.host.id, hostname: 'a.example', ...whole, requests: [0, 0, 2, 2] };
+    expect((await figures({ edges, by_host: true })).json()).toEqual({ first_seen, ...whole, items: [own] });
+    const { requests } = (await figures({ edges, hosts: [host.host.id] })).json();
+    expect(requests).toEqual([0, 0, 2, 2]);
+  });
+
+  test.each([
+    ['no edges', {}, 'edges must be a list of 2 to 2002 times'],
+    ['one edge', { edges: [1] }, 'edges must be'],
+    ['edges in the wrong order', { edges: [2, 1] }, 'none before another'],
+    ['an edge that is no number', { edges: [1, '2'] }, 'edges must be'],
+    ['too many edges', { edges: Array.from({ length: 2_003 }, (_, i) => i) }, 'edges must be'],
+    ['a range of more than ten years', { edges: [0, 1e12] }, 'more than ten years apart'],
+    ['hosts that are no list', { edges: [0, 1], hosts: 'a' }, 'hosts must be a list'],
+    ['a malformed host', { edges: [0, 1], hosts: ['a/b'] }, 'an ID is 1 to 64'],
+    ['a flag that is none', { edges: [0, 1], by_host: 'x' }, 'by_host must be true or false'],
+  ])('gets no figures for %s', async (_name, payload, message) => {
+    const response = await figures(payload);
+    expect([response.statusCode, response.json().error_msg]).toEqual([400, expect.stringContaining(message)]);
   });
 
   test('does not replace a password that was set while the old one was checked', async () => {
@@ -151,28 +185,25 @@ describe('a session', () => {
   );
 
   test('shares the limit of queries with the API when it gets figures', async () => {
-    const headers = { cookie: await cookie() };
-    const figures = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
+    const headers = { ...CONSOLE, cookie: await cookie() };
     const { count } = store;
     let open = () => {};
     const gate = new Promise<void>((resolve) => {
       open = resolve;
     });
     store.count = async (query) => gate.then(() => count(query));
-    const calls = Array.from({ length: 66 }, (_, i) =>
-      app.inject({
-        url: i % 2 ? figures : `/v1/${project}/waf/event/timeline?from=0&to=${i}&step=1`,
-        headers,
-      }),
-    );
-    expect((await Promise.race(calls)).json().error_code).toBe('WAF.3004');
+    const calls = Array.from({ length: 66 }, (_, i) => {
+      const url = `/v1/${project}/waf/event/timeline?from=0&to=${i + 1}&step=1`;
+      return i % 2 ? figures({ edges: [0, 1] }, headers) : app.inject({ url, headers });
+    });
+    const codes: string[] = [];
+    for (const one of calls) void one.then((response) => codes.push(response.json().error_code));
+    await expect.poll(() => codes).toEqual(['WAF.3004', 'WAF.3004']);
     open();
-    const statuses = (await Promise.all(calls)).map(({ statusCode }) => statusCode);
-    expect(statuses.filter((status) => status === 429)).toHaveLength(2);
+    await Promise.all(calls);
   });
 
   test('lets others take their turn between the figures of two hosts', async () => {
-    const headers = { cookie: await cookie() };
     for (const hostname of ['a', 'b', 'c']) await store.addHost({ project, hostname, limit: 9 });
     const { count } = store;
     store.count = async (query) => {
@@ -182,8 +213,7 @@ describe('a session', () => {
     };
     let admitted = 0;
     const end = queryAdmitted.subscribe(() => void admitted++);
-    const url = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
-    expect((await app.inject({ url, headers })).json().items).toHaveLength(3);
+    expect((await figures({ edges: [0, 1], by_host: true })).json().items).toHaveLength(3);
     end();
     expect(admitted).toBe(4);
   });
