@@ -67,7 +67,7 @@ export class RetentionPolicy {
       );
       return;
     }
-    const { elapsedMs, isFirst } = this.#checkClock(state, now);
+    const { elapsedMs, isFirst, isOtherClock } = this.#checkClock(state, now);
     // One of several workers is enough. Each makes its first pass at once, because settings may have changed.
     const isDone = state.note !== null && Math.abs(now - state.note.passedAt) < PRUNE_EVERY_MS / 2;
     if (isDone && !isFirst) {
@@ -78,7 +78,9 @@ export class RetentionPolicy {
     if (this.#isDoubtful) {
       // Other processes have counted the time up to their last pass. Negative if the clock was set back since.
       const sinceLastMs = state.note === null ? elapsedMs : now - state.note.passedAt;
-      const probationMs = note.probationMs + (sinceLastMs < 0 ? elapsedMs : Math.min(elapsedMs, sinceLastMs));
+      const countedMs = sinceLastMs < 0 ? elapsedMs : Math.min(elapsedMs, sinceLastMs);
+      // Time with an earlier clock proves nothing about this one.
+      const probationMs = isOtherClock ? 0 : note.probationMs + countedMs;
       if (sinceLastMs < 0) reached('retention.clock-set-back');
       if (probationMs < PROBATION_MS) {
         reached('retention.on-probation');
@@ -135,7 +137,7 @@ export class RetentionPolicy {
   }
 
   /** Warns if the clock becomes doubtful. */
-  #checkClock({ note, newestEvent }: Retention, now: number): { elapsedMs: number; isFirst: boolean } {
+  #checkClock({ note, newestEvent }: Retention, now: number) {
     const monotonic = this.#clocks.monotonicNow();
     const last = this.#lastPass;
     this.#lastPass = { now, monotonic };
@@ -148,7 +150,9 @@ export class RetentionPolicy {
       this.#isDoubtful = true;
       this.#log.warn(`${doubt}; no data is removed until the service has run for 24 hours with this clock`);
     }
-    return { elapsedMs, isFirst: last === null };
+    const isOtherClock =
+      last === null ? note !== null && now - note.passedAt > DOWNTIME_MS_MAX : doubt !== null;
+    return { elapsedMs, isFirst: last === null, isOtherClock };
   }
 }
 
