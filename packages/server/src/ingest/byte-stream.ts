@@ -1,9 +1,10 @@
 /** The bytes of a log file or stream: read, decompressed if they are compressed, and buffered. */
 import { spawn } from 'node:child_process';
-import { type FileHandle, open } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib';
 import { DECOMPRESSORS, kindOf, MAGIC_BYTES, refuseCompressed } from './compression.ts';
+import type { OpenFile } from './file-system.ts';
 
 export const READ_BYTES = 1_048_576;
 const READ_BYTES_MIN = 4_096;
@@ -15,7 +16,7 @@ const READ_BYTES_MIN = 4_096;
  * little memory. `turn`: see `decompress`.
  */
 export function openLog(
-  file: string | FileHandle,
+  file: string | OpenFile,
   onRead: (bytes: number) => void = () => {},
   bytes = READ_BYTES,
   turn?: Promise<unknown>,
@@ -25,7 +26,7 @@ export function openLog(
 
 /** One buffer for all chunks: allocating one for each would cost more than reading. */
 async function* readChunks(
-  pathOrFile: string | FileHandle,
+  pathOrFile: string | OpenFile,
   onRead: (bytes: number) => void,
   bytes: number,
 ): AsyncGenerator<Uint8Array> {

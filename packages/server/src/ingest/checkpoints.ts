@@ -15,6 +15,7 @@ import {
   type Hash,
   randomBytes,
 } from 'node:crypto';
+import { reached } from '../rare-states.ts';
 import { isStart, startWith } from '../store/batches.ts';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
 import { isWholeJson } from './formats/json.ts';
@@ -92,11 +93,20 @@ export class Checkpoints {
     const candidates = this.#links.filter(
       (link) => link.bytes === 0 || hashes.has(link.firstLineHash) || beginsFirstLine(link, start),
     );
+    if (candidates.length > 1) reached('checkpoints.several-candidates');
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
-      if (bytes.length < link.bytes) continue;
+      if (bytes.length < link.bytes) {
+        reached('checkpoints.file-shorter-than-chunk');
+        continue;
+      }
       const hash = chunkHash(this.#after).update(bytes);
-      if (!hasHash(link, hash)) continue;
+      if (!hasHash(link, hash)) {
+        reached('checkpoints.candidate-differs');
+        continue;
+      }
+      if (beginsFirstLine(link, start)) reached('checkpoints.first-line-has-grown');
+      if (link.readerState !== '') reached('checkpoints.reader-state-restored');
       const key = stateKey(this.#keyBefore, hash);
       this.#begin(link.id, key);
       this.insideLine = continuesLine(bytes, this.insideLine);
@@ -142,7 +152,10 @@ export class Checkpoints {
     readerState: string,
   ): { id: string; link: NewLink; summary: ChunkSummary } {
     const before = this.beforeNext(bytes.length);
-    if (before !== null && this.#id !== null) this.#begin(before, stateKey(this.#keyBefore, this.#hash));
+    if (before !== null && this.#id !== null) {
+      reached('checkpoints.chunk-full');
+      this.#begin(before, stateKey(this.#keyBefore, this.#hash));
+    }
     const hash = 'after' in bytes ? bytes : extended(this.#hash, bytes);
     if ('after' in hash && hash.after !== before) throw new Error('the digests follow another chunk');
     const summary = 'after' in bytes ? bytes : summaryOf(bytes, this.insideLine);

@@ -1,4 +1,5 @@
 /** Counts a file or stream once, from beginning to end. */
+import { reached } from '../rare-states.ts';
 import type { FollowedPath, Store } from '../store/store.ts';
 import type { Outcome, ReadLines } from './batch-reader.ts';
 import { ByteReader } from './byte-stream.ts';
@@ -37,7 +38,12 @@ export type FileProgress =
   | { kind: 'unfinished'; bytes: number; line: number };
 
 /** Another process counts or writes the same file. Nothing was counted twice; a new run counts the rest. */
-export class FileConflict extends Error {}
+export class FileConflict extends Error {
+  constructor(message: string) {
+    super(message);
+    reached('file.conflict');
+  }
+}
 
 /**
  * How many batches may be under way, and how many records they may have. Chunks are committed while the next ones are
@@ -113,7 +119,10 @@ export async function* ingestFile(
 
   /** The lines have been read by `reader`. Uses the bytes at once. */
   function count(chunk: Buffer | ChunkDigests, read: ReadLines, chunkLines: number): void {
-    if (!checkpoints.isStartOf(chunk)) throw new FileConflict('the file has changed while it was opened');
+    if (!checkpoints.isStartOf(chunk)) {
+      reached('file.changed-while-opened');
+      throw new FileConflict('the file has changed while it was opened');
+    }
     const { id, link, summary } = checkpoints.extend(chunk, reader.state());
     const begins = !isBegun && summary.hasContent;
     isBegun ||= begins;
@@ -193,6 +202,7 @@ export async function* ingestFile(
     for (;;) {
       const known = await checkpoints.nextCounted(peek, peekLine);
       if (known === null) break;
+      reached('file.resumed');
       const chunkLines = countLineEnds(known.bytes);
       lines += chunkLines;
       offset += known.bytes.length;
@@ -204,7 +214,10 @@ export async function* ingestFile(
     if (rotated === 'if begun' && !isBegun) return;
     if (rotated) {
       const rest = await bytes.peek(CHUNK_BYTES_MAX);
-      if (checkpoints.isShorterCopy(rest.subarray(0, CHUNK_BYTES_MAX))) return;
+      if (checkpoints.isShorterCopy(rest.subarray(0, CHUNK_BYTES_MAX))) {
+        reached('file.shorter-copy');
+        return;
+      }
     }
     for (;;) {
       if (stop?.aborted) {
@@ -246,13 +259,15 @@ export async function* ingestFile(
       bytes.take(chunk.bytes.length);
       yield* counted('for some');
       if (!isLast) continue;
+      if (isCutOff()) reached('file.cut-off');
       batches.end();
       if (turn) handedOver.then(turn.finish, () => {});
       yield* counted('for all');
       if (bytes.failure) throw bytes.failure;
-      if (chunk.unfinishedBytes > 0)
+      if (chunk.unfinishedBytes > 0) {
+        reached('file.last-line-unfinished');
         yield { kind: 'unfinished', bytes: chunk.unfinishedBytes, line: lines + 1 };
-      else if (reader.hasPending(Number.POSITIVE_INFINITY))
+      } else if (reader.hasPending(Number.POSITIVE_INFINITY))
         yield { kind: 'unfinished', bytes: 0, line: lines };
       return;
     }

@@ -3,15 +3,16 @@
  * even if `follow` was stopped or killed in between. Files are recognized by content (checkpoints.ts); the stored
  * state says which need not be read (docs/decisions/0015).
  */
-import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { pathInCommand } from '../printable.ts';
+import { reached } from '../rare-states.ts';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import type { Outcome } from './batch-reader.ts';
 import { openLog } from './byte-stream.ts';
 import { CompressedInput } from './compression.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
+import { type FileSystem, NODE_FILES, type OpenFile } from './file-system.ts';
 import { LinesInFuture, type Pipeline } from './pipeline.ts';
 import { FileChanged, PlainFile } from './plain-file.ts';
 import {
@@ -49,6 +50,7 @@ interface FollowOptions {
   store: Store;
   pipeline: Pipeline;
   now: () => number;
+  fs?: FileSystem;
   /** When aborted, batches under way are counted and nothing more is read. */
   stop: AbortSignal;
   /** As in TailOptions. */
@@ -66,6 +68,7 @@ interface RetiringFile {
 
 export class Follower {
   readonly #options: FollowOptions;
+  readonly #fs: FileSystem;
   readonly #path: string;
   #live: Tail | null = null;
   /** Files that are rotated, but possibly still being written to. */
@@ -87,6 +90,7 @@ export class Follower {
 
   constructor(options: FollowOptions) {
     this.#options = options;
+    this.#fs = options.fs ?? NODE_FILES;
     this.#path = resolve(options.path);
   }
 
@@ -122,8 +126,9 @@ export class Follower {
       await this.#restartLive(this.#live);
       return true;
     }
-    const now = await stat(this.#path).catch(() => null);
+    const now = await this.#fs.stat(this.#path).catch(() => null);
     if (now !== null && fileId(now) === this.#live.id) return false;
+    reached(read === 'grown' ? 'follow.rotated-between-read-and-commit' : 'follow.live-file-replaced');
     // Lines that are held back must wait for the next look.
     const hasMore = !this.#live.isErrorLog;
     this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
@@ -139,6 +144,7 @@ export class Follower {
   /** Lines in the future must not keep other files waiting. Throws other errors. */
   #waitForClock(error: unknown): void {
     if (!(error instanceof LinesInFuture)) throw error;
+    reached('follow.waits-for-clock');
     this.#doubt = error;
   }
 
@@ -153,7 +159,7 @@ export class Follower {
   async #scan(): Promise<void> {
     // Read before the list: a file that appears meanwhile changes them, and the next call sees it.
     const directoryTimesMs = await this.#readDirectoryTimes();
-    const files = await rotatedFiles(this.#path);
+    const files = await rotatedFiles(this.#path, this.#fs);
     if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfCount) {
       this.#hasWarnedOfCount = true;
       this.#options.warn(
@@ -184,14 +190,16 @@ export class Follower {
       ({ source, path }) => source === ingest.source.name && path === this.#path,
     );
     if (known) {
-      if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash)))
+      if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash))) {
+        reached('follow.begun-file-gone');
         warn(
           `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
             'lines written to it while follow was not running may be lost',
         );
+      }
       return new FollowedState(store, ingest.project, known);
     }
-    const first = await this.#firstState(files, await identifyPath(this.#path));
+    const first = await this.#firstState(files, await identifyPath(this.#path, this.#fs));
     await store.putFollowedPath(ingest.project, first);
     return new FollowedState(store, ingest.project, first);
   }
@@ -199,12 +207,13 @@ export class Follower {
   async #isPresent(hash: string): Promise<boolean> {
     for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
       const directoryTimesMs = await this.#readDirectoryTimes();
-      const newestFirst = (await rotatedFiles(this.#path)).reverse();
+      const newestFirst = (await rotatedFiles(this.#path, this.#fs)).reverse();
       for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
-        const identity = await identifyPath(path);
+        const identity = await identifyPath(path, this.#fs);
         if (identity?.hash === hash) return true;
       }
       if (isDeepStrictEqual(await this.#readDirectoryTimes(), directoryTimesMs)) return false;
+      reached('follow.list-changed-while-searched');
     }
     return true;
   }
@@ -217,7 +226,7 @@ export class Follower {
     const source = this.#options.ingest.source.name;
     const found: { identity: FileIdentity | null; isBegun: boolean }[] = [];
     for (const { path, id } of files) {
-      const identity = await identifyPath(path, id);
+      const identity = await identifyPath(path, this.#fs, id);
       found.push({ identity, isBegun: identity !== null && (await this.#isCounted(identity)) });
     }
     const lastBegun = found.findLastIndex(({ isBegun }) => isBegun);
@@ -229,8 +238,8 @@ export class Follower {
       this.#warnOfOlder(file);
       return [followedFile(file, identity.hash, 'left_alone')];
     });
-    // From the system clock, because it is compared with file times.
-    const since = Math.min(Date.now(), files[end]?.mtimeMs ?? Number.POSITIVE_INFINITY);
+    // From the clock of the file system, because it is compared with file times.
+    const since = Math.min(this.#fs.now(), files[end]?.mtimeMs ?? Number.POSITIVE_INFINITY);
     // The live file belongs to the path from the start, even if it is rotated before its first line is counted.
     const begun = live === null ? null : { first_line_hash: live.hash, at: since };
     return { source, path: this.#path, since, begun, files: leftAlone };
@@ -240,16 +249,18 @@ export class Follower {
     const settled = this.#settled.get(file.id);
     if (settled?.mtimeMs === file.mtimeMs && settled.bytes === file.bytes) return;
     const failed = this.#failed.get(file.id);
-    if (failed && (failed.ctimeMs === file.ctimeMs || isRecent(file.ctimeMs, SETTLE_MS))) return;
+    if (failed && (failed.ctimeMs === file.ctimeMs || this.#isRecent(file.ctimeMs, SETTLE_MS))) return;
     if ([this.#live, ...this.#retiring.map(({ tail }) => tail)].some((tail) => tail?.id === file.id)) return;
-    let handle: FileHandle | null = null;
+    let handle: OpenFile | null = null;
     let isKeptOpen = false;
     try {
-      handle = await open(file.path, 'r');
+      handle = await this.#fs.open(file.path);
       const { dev, ino, mtimeMs, size } = await handle.stat();
       // A file renamed since the list was made is in the next list.
-      if (fileId({ dev, ino }) !== file.id) this.#mustScan = true;
-      else isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
+      if (fileId({ dev, ino }) !== file.id) {
+        reached('follow.rotated-file-renamed');
+        this.#mustScan = true;
+      } else isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
       this.#failed.delete(file.id);
     } catch (error) {
       this.#fail(file, error);
@@ -259,7 +270,7 @@ export class Follower {
   }
 
   /** Returns true if the file is kept open, because a process may still write to it. */
-  async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
+  async #readOpened(file: RotatedFile, handle: OpenFile): Promise<boolean> {
     const { identity, isCompressed, unreadable } = await identify(handle);
     if (identity === null) {
       // Only reading shows whether a compressed file is empty or truncated.
@@ -272,6 +283,7 @@ export class Follower {
     if (file.mtimeMs < this.#belongsFromMs && (known === undefined || known.state === 'finished')) {
       // A file that appeared later, but is older than the first follow of the path.
       if (known === undefined && !(await this.#wasBegun(identity))) {
+        reached('follow.older-file-skipped');
         this.#settle(file, hash);
         this.#warnOfOlder(file);
         this.#state().record(file, hash, 'left_alone');
@@ -281,27 +293,32 @@ export class Follower {
       this.#belongsFromMs = file.mtimeMs;
     }
     if (known) {
+      if (!this.#settled.has(file.id)) reached('follow.known-file-skipped');
       this.#settle(file, hash);
       return false;
     }
     if (unreadable !== null) {
       // It may still be written, and would cause a warning at each look.
-      if (isRecent(file.ctimeMs, SETTLE_MS)) throw unreadable;
+      if (this.#isRecent(file.ctimeMs, SETTLE_MS)) throw unreadable;
       this.#leaveCompressed(file, hash, unreadable);
       return false;
     }
-    if (!isCompressed && isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
+    if (!isCompressed && this.#isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
+      reached('follow.recent-file-kept-open');
       const tail = await Tail.open(handle, this.#tailOptions(), true);
       const belongs = tail.countedFirstLineHash !== null || file.hasRotatedName;
       if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
       else await this.#leaveOther(file, identity);
       return belongs;
     }
-    const state = await this.#ingest(file, isCompressed ? openLog(handle) : new PlainFile(handle));
-    const after = await stat(file.path).catch(() => null);
+    if (isCompressed) reached('follow.compressed-file-read');
+    const state = await this.#ingest(file, isCompressed ? openLog(handle) : this.#plainFile(handle));
+    const after = await this.#fs.stat(file.path).catch(() => null);
     const isUnchanged = after !== null && fileId(after) === file.id && after.mtimeMs === file.mtimeMs;
-    if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) this.#mustScan = true;
-    else if (state === 'nothing known' && !file.hasRotatedName) await this.#leaveOther(file, identity);
+    if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) {
+      reached('follow.rotated-file-changed-during-read');
+      this.#mustScan = true;
+    } else if (state === 'nothing known' && !file.hasRotatedName) await this.#leaveOther(file, identity);
     else this.#finished(file, hash);
     return false;
   }
@@ -331,12 +348,22 @@ export class Follower {
       file.grownAt = now();
       read = await tail.read();
     }
-    if (read === 'truncated') return tail.locate(true);
-    if (read === 'grown') file.grownAt = now();
+    if (read === 'truncated') {
+      reached('follow.retiring-file-truncated');
+      return tail.locate(true);
+    }
+    if (read === 'grown') {
+      reached('follow.retiring-file-grown');
+      file.grownAt = now();
+    }
     if (stop.aborted || now() - file.grownAt < RETIRE_MS) return;
     // Read before the last lines, so that a later write makes the file look unfinished.
     const { mtimeMs, size } = await tail.stat();
-    if (!(await tail.finish())) return;
+    if (!(await tail.finish())) {
+      reached('follow.finish-refused');
+      return;
+    }
+    reached('follow.retiring-file-finished');
     const hash = await tail.firstLineHash();
     if (hash !== null) this.#finished({ id: tail.id, mtimeMs, bytes: size }, hash);
     await this.#state().save();
@@ -345,9 +372,10 @@ export class Follower {
   }
 
   async #openLive(): Promise<Tail | null> {
-    const handle = await open(this.#path, 'r').catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return null;
-      throw error;
+    const handle = await this.#fs.open(this.#path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+      reached('follow.live-file-missing');
+      return null;
     });
     if (handle === null) return null;
     try {
@@ -360,38 +388,44 @@ export class Follower {
 
   /** After copytruncate: lines that had not been read are in the copy. */
   async #restartLive(live: Tail): Promise<void> {
+    reached('follow.live-file-truncated');
     const before = live.countedFirstLineHash;
     await this.#scan();
     const hashes = [
       ...[...this.#settled.values()].map(({ hash }) => hash),
       ...(await Promise.all(this.#retiring.map(({ tail }) => tail.firstLineHash()))),
     ];
-    if (before !== null && !hashes.includes(before))
+    if (before !== null && hashes.includes(before)) reached('follow.copy-of-truncated-file-read');
+    else if (before !== null) {
+      reached('follow.truncated-without-copy');
       this.#options.warn(
         `${this.#path} was truncated, and no copy of it was found; lines written just before that may be lost`,
       );
+    }
     await live.locate(false);
   }
 
   async #directoryChanged(): Promise<boolean> {
     const timesMs = await this.#readDirectoryTimes();
     if (!isDeepStrictEqual(timesMs, this.#directoryTimesMs)) return true;
-    return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
+    return timesMs.some((timeMs) => this.#isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
   async #readDirectoryTimes(): Promise<number[]> {
-    const directories = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
+    const directories = new Set((await pathAndTarget(this.#path, this.#fs)).map((name) => dirname(name)));
     const timesMs: number[] = [];
     for (const directory of directories)
-      timesMs.push((await stat(directory).catch(() => null))?.mtimeMs ?? 0);
+      timesMs.push((await this.#fs.stat(directory).catch(() => null))?.mtimeMs ?? 0);
     return timesMs;
   }
 
   /** Whether a file that could not be read has changed, and is no longer changing. */
   async #failureChanged(): Promise<boolean> {
     for (const [id, { path, ctimeMs, isFinal }] of this.#failed) {
-      const now = await stat(path).catch(() => null);
-      if (now === null || isRecent(now.ctimeMs, SETTLE_MS) || (isFinal && now.ctimeMs === ctimeMs)) continue;
+      const now = await this.#fs.stat(path).catch(() => null);
+      if (now === null || this.#isRecent(now.ctimeMs, SETTLE_MS) || (isFinal && now.ctimeMs === ctimeMs))
+        continue;
+      reached('follow.failed-file-changed');
       this.#failed.delete(id);
       return true;
     }
@@ -403,6 +437,9 @@ export class Follower {
     const { code, message } = error as NodeJS.ErrnoException;
     // Another process counts it, or it was written again or renamed since the list was made: the next list shows which.
     const isOther = error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT';
+    if (error instanceof FileConflict) reached('follow.rotated-file-conflict');
+    if (error instanceof FileChanged) reached('follow.rotated-file-overwritten');
+    if (code === 'ENOENT') reached('follow.rotated-file-vanished');
     if (error instanceof LinesInFuture) this.#doubt = error;
     if (isOther || error instanceof LinesInFuture) {
       this.#mustScan = true;
@@ -410,7 +447,8 @@ export class Follower {
     }
     const isCompressed = error instanceof CompressedInput;
     if (typeof code !== 'string' && !isCompressed) throw error;
-    const isFinal = !isRecent(file.ctimeMs, SETTLE_MS);
+    reached('follow.rotated-file-unreadable');
+    const isFinal = !this.#isRecent(file.ctimeMs, SETTLE_MS);
     this.#failed.set(file.id, { path: file.path, ctimeMs: file.ctimeMs, isFinal });
     if (!isFinal) return;
     if (isCompressed) this.#warnCompressed(file, error);
@@ -449,7 +487,11 @@ export class Follower {
   async #leaveOther(file: RotatedFile, identity: FileIdentity): Promise<void> {
     this.#settle(file, identity.hash);
     // A shorter copy of a counted file.
-    if (await this.#wasBegun(identity)) return;
+    if (await this.#wasBegun(identity)) {
+      reached('follow.file-was-begun-elsewhere');
+      return;
+    }
+    reached('follow.other-name-skipped');
     this.#warnSkipped(file, 'its name does not look rotated');
     this.#state().record(file, identity.hash, 'other_name');
   }
@@ -492,20 +534,24 @@ export class Follower {
     return this.#followed;
   }
 
+  #isRecent(timeMs: number, withinMs: number): boolean {
+    return Math.abs(this.#fs.now() - timeMs) < withinMs;
+  }
+
+  #plainFile(handle: OpenFile): PlainFile {
+    return new PlainFile(handle, undefined, undefined, this.#fs);
+  }
+
   #tailOptions() {
     return {
       ...this.#options,
+      fs: this.#fs,
       begin: (firstLineHash: string) => this.#state().begin(firstLineHash, this.#options.now()),
     };
   }
 }
 
 const UNSUPPORTED_COMPRESSION = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
-
-/** Uses the system clock, because file times come from it. */
-function isRecent(timeMs: number, withinMs: number): boolean {
-  return Math.abs(Date.now() - timeMs) < withinMs;
-}
 
 function skipped({ path, bytes }: RotatedFile, reasonAndRemedy: string): string {
   return `${path} (${formatBytes(bytes)}) is skipped: ${reasonAndRemedy} with the same --project and --source`;

@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BoundedCache } from '../cache.ts';
 import { countRecords, type Event, normalHostname } from '../event.ts';
+import { reached } from '../rare-states.ts';
 import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
 import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';
@@ -49,6 +50,7 @@ export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 export class Pipeline extends BatchReader {
   readonly #store: Store;
   readonly #limits: Limits;
+  readonly #monotonicNow: () => number;
   readonly #sources = new BoundedCache<string, ProjectSources>({
     name: 'source_names',
     entriesMax: PROJECTS_MAX,
@@ -58,10 +60,16 @@ export class Pipeline extends BatchReader {
   /** What lines have shown since the clock was last set. `offset`: its difference from the monotonic clock. */
   #clock = { offset: Number.NaN, since: Number.NaN, confirmedBy: new Set<string>() };
 
-  constructor(store: Store, limits: Limits, now: () => number) {
+  constructor(
+    store: Store,
+    limits: Limits,
+    now: () => number,
+    monotonicNow: () => number = () => performance.now(),
+  ) {
     super(limits, now);
     this.#store = store;
     this.#limits = limits;
+    this.#monotonicNow = monotonicNow;
   }
 
   /**
@@ -73,13 +81,20 @@ export class Pipeline extends BatchReader {
     const isInTime = records.length > 0 || droppedInTime;
     if (!isInTime && time === undefined) return null;
     const now = this.now();
-    const running = performance.now();
-    if (!(Math.abs(now - running - this.#clock.offset) <= CLOCK_SET_MS_MIN))
+    const running = this.#monotonicNow();
+    if (!(Math.abs(now - running - this.#clock.offset) <= CLOCK_SET_MS_MIN)) {
+      if (!Number.isNaN(this.#clock.offset)) reached('pipeline.clock-set');
       this.#clock = { offset: now - running, since: running, confirmedBy: new Set() };
+    }
     const { since, confirmedBy } = this.#clock;
     if (isInTime) confirmedBy.add(project);
     const isTrusted = confirmedBy.has(project) || running - since >= DOUBT_MS_MAX;
-    return time === undefined || isTrusted ? null : new LinesInFuture(time, now);
+    if (time === undefined || isTrusted) {
+      if (time !== undefined && !confirmedBy.has(project)) reached('pipeline.clock-trusted-after-a-day');
+      return null;
+    }
+    reached('pipeline.doubt');
+    return new LinesInFuture(time, now);
   }
 
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
@@ -203,6 +218,7 @@ export class DoubtedBatches {
   #appendUnlessDoubted(): LinesInFuture | null {
     const doubt = this.#doubted && this.#pipeline.doubt(this.#doubted, this.#project);
     if (doubt) return doubt;
+    if (this.#doubted !== null) reached('pipeline.doubt-removed');
     this.#doubted = null;
     for (const append of this.#waiting.splice(0)) append();
     return null;
@@ -235,6 +251,7 @@ function toCounted(outcome: Outcome, events: readonly Event[], appended: Appende
     appended.withoutHost,
   );
   if (appended.beforeHorizon > 0) {
+    reached('pipeline.horizon-moved-during-read');
     outcome.dropped.too_old = (outcome.dropped.too_old ?? 0) + appended.beforeHorizon;
   }
   return { kind: 'counted', outcome };

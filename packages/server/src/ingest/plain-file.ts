@@ -1,14 +1,15 @@
 /** A log file that is not compressed. It may be truncated and written again while it is read. */
-import { readSync } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { reached } from '../rare-states.ts';
 import { openLog, READ_BYTES } from './byte-stream.ts';
 import { CompressedInput, isRead, kindOf } from './compression.ts';
+import { type FileSystem, NODE_FILES, type OpenFile } from './file-system.ts';
 import { endOfHole } from './lines.ts';
 
 /** A file was truncated or overwritten while it was read. Nothing was counted wrongly; a new run counts the rest. */
 export class FileChanged extends Error {
   constructor() {
     super('the file was truncated or overwritten while it was read');
+    reached('file.changed-during-read');
   }
 }
 
@@ -35,13 +36,13 @@ export function sampleOf(offset: number, bytes: Buffer): Sample {
  * Whether a file still has these bytes. Called after each read of other bytes, not before it: the file can change during the
  * read. Lines that are added change nothing.
  */
-export function hasSample(fd: number, { offset, bytes }: Sample): boolean {
+export function hasSample(fd: number, { offset, bytes }: Sample, fs = NODE_FILES): boolean {
   const now = Buffer.allocUnsafe(bytes.length);
-  return fillSync(fd, offset, now) && now.equals(bytes);
+  return fillSync(fd, offset, now, fs) && now.equals(bytes);
 }
 
 /** Returns false if the file ends before the buffer is full. */
-export function fillSync(fd: number, offset: number, buffer: Buffer): boolean {
+export function fillSync(fd: number, offset: number, buffer: Buffer, { readSync } = NODE_FILES): boolean {
   for (let length = 0; length < buffer.length; ) {
     const bytesRead = readSync(fd, buffer, length, buffer.length - length, offset + length);
     if (bytesRead === 0) return false;
@@ -51,7 +52,7 @@ export function fillSync(fd: number, offset: number, buffer: Buffer): boolean {
 }
 
 /** Returns fewer bytes if the file ends before. */
-export async function readAt(handle: FileHandle, offset: number, bytes: number): Promise<Buffer> {
+export async function readAt(handle: OpenFile, offset: number, bytes: number): Promise<Buffer> {
   const buffer = Buffer.allocUnsafe(bytes);
   let length = 0;
   while (length < bytes) {
@@ -64,17 +65,24 @@ export async function readAt(handle: FileHandle, offset: number, bytes: number):
 
 /** A regular file that is not compressed: it can be read at any offset, also by other threads. */
 export class PlainFile implements AsyncIterable<Uint8Array> {
-  readonly #handle: FileHandle;
+  readonly #handle: OpenFile;
   readonly #onRead: (bytes: number) => void;
   readonly #readBytes: number;
+  readonly #fs: FileSystem;
   /** `onRead` has reported all bytes before this offset. */
   #reported = 0;
   #start: Sample = { offset: 0, bytes: new Uint8Array(0) };
 
   /** `bytes`: about how long the file is, so that a short one takes little memory. */
-  constructor(handle: FileHandle, onRead: (bytes: number) => void = () => {}, bytes = READ_BYTES) {
+  constructor(
+    handle: OpenFile,
+    onRead: (bytes: number) => void = () => {},
+    bytes = READ_BYTES,
+    fs = NODE_FILES,
+  ) {
     this.#handle = handle;
     this.#onRead = onRead;
+    this.#fs = fs;
     this.#readBytes = Math.min(READ_BYTES, Math.max(SAMPLE_BYTES, bytes));
   }
 
@@ -84,9 +92,10 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
     onRead?: (bytes: number) => void,
     bytes?: number,
     turn?: Promise<unknown>,
+    fs = NODE_FILES,
   ): Promise<AsyncIterable<Uint8Array>> {
-    const handle = await open(path, 'r');
-    const file = new PlainFile(handle, onRead, bytes);
+    const handle = await fs.open(path);
+    const file = new PlainFile(handle, onRead, bytes, fs);
     try {
       const start = await file.read(0, SAMPLE_BYTES);
       file.#start = sampleOf(0, start);
@@ -121,7 +130,8 @@ export class PlainFile implements AsyncIterable<Uint8Array> {
       const bytes = buffer.subarray(0, bytesRead);
       const known = this.#start;
       if (position === 0 || this.start === null) this.#start = sampleOf(position, bytes);
-      if (!hasSample(this.fd, known) || !hasSample(this.fd, this.#start)) throw new FileChanged();
+      const isSame = [known, this.#start].every((sample) => hasSample(this.fd, sample, this.#fs));
+      if (!isSame) throw new FileChanged();
       if (bytesRead === 0) return;
       position += bytesRead;
       this.report(position);

@@ -1,11 +1,11 @@
 /** The rotated files of a log, as logrotate, newsyslog or kubelet name them, and what the store knows about them. */
-import { type FileHandle, open, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { isGzip } from './byte-stream.ts';
 import { FIRST_LINE_BYTES_MAX, firstLineHash, startOf } from './checkpoints.ts';
 import { type CompressedInput, compressionOf } from './compression.ts';
+import { type FileSystem, NODE_FILES, type OpenFile } from './file-system.ts';
 import { hasContent } from './lines.ts';
 import { readAt } from './plain-file.ts';
 import { fileId, readFirstLine } from './tail.ts';
@@ -29,12 +29,12 @@ export interface RotatedFile {
 }
 
 /** The newest ROTATED_FILES_MAX rotated files, oldest first. */
-export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
+export async function rotatedFiles(path: string, fs = NODE_FILES): Promise<RotatedFile[]> {
   // cronolog and rotatelogs make the path a link to the newest file.
-  const live = await stat(path).catch(() => null);
+  const live = await fs.stat(path).catch(() => null);
   const files = new Map<string, RotatedFile>();
-  for (const log of await pathAndTarget(path)) {
-    for (const file of await filesBeside(log)) {
+  for (const log of await pathAndTarget(path, fs)) {
+    for (const file of await filesBeside(log, fs)) {
       const known = files.get(file.id);
       const isLive = live !== null && fileId(live) === file.id;
       if (!isLive && (known === undefined || (file.hasRotatedName && !known.hasRotatedName)))
@@ -45,21 +45,21 @@ export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
 }
 
 /** The path and, if it is a link, its target: of the links in /var/log/containers, only the targets are rotated. */
-export async function pathAndTarget(path: string): Promise<string[]> {
-  const target = await realpath(path).catch(() => path);
+export async function pathAndTarget(path: string, fs: FileSystem): Promise<string[]> {
+  const target = await fs.realpath(path).catch(() => path);
   return [...new Set([path, target])];
 }
 
-async function filesBeside(path: string): Promise<RotatedFile[]> {
+async function filesBeside(path: string, fs: FileSystem): Promise<RotatedFile[]> {
   const directory = dirname(path);
   const name = basename(path);
-  const names = await readdir(directory).catch(() => []);
+  const names = await fs.readdir(directory).catch(() => []);
   const files = await Promise.all(
     names.map(async (other): Promise<RotatedFile[]> => {
       const kind = nameKind(other, name);
       if (kind === null) return [];
       const otherPath = join(directory, other);
-      const found = await stat(otherPath).catch(() => null);
+      const found = await fs.stat(otherPath).catch(() => null);
       if (!found?.isFile()) return [];
       const { mtimeMs, ctimeMs, size: bytes } = found;
       const hasRotatedName = kind === 'rotated';
@@ -120,7 +120,7 @@ export interface FileIdentity {
  * the content is if it is not text.
  */
 export async function identify(
-  handle: FileHandle,
+  handle: OpenFile,
 ): Promise<{ identity: FileIdentity | null; isCompressed: boolean; unreadable: CompressedInput | null }> {
   const bytes = await readAt(handle, 0, COMPRESSED_BYTES);
   const isCompressed = isGzip(bytes);
@@ -136,8 +136,8 @@ export async function identify(
 }
 
 /** Null if the file is empty, cannot be read, or does not have this `id`, because files were renamed. */
-export async function identifyPath(path: string, id?: string): Promise<FileIdentity | null> {
-  const handle = await open(path, 'r').catch(() => null);
+export async function identifyPath(path: string, fs: FileSystem, id?: string): Promise<FileIdentity | null> {
+  const handle = await fs.open(path).catch(() => null);
   if (handle === null) return null;
   try {
     if (id !== undefined && fileId(await handle.stat()) !== id) return null;

@@ -1,10 +1,11 @@
 /** One open file, counted from its last checkpoint in the store to its end, and again whenever it grows. */
-import type { FileHandle } from 'node:fs/promises';
+import { reached } from '../rare-states.ts';
 import type { FollowedPath, Store } from '../store/store.ts';
 import { FIRST_BYTES, isErrorLog, type Outcome } from './batch-reader.ts';
 import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { MAGIC_BYTES, refuseCompressed } from './compression.ts';
 import { addsRecord, type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
+import type { FileSystem, OpenFile } from './file-system.ts';
 import { isWholeJson } from './formats/json.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
 import type { Pipeline } from './pipeline.ts';
@@ -18,6 +19,7 @@ interface TailOptions {
   ingest: FileIngest;
   store: Store;
   pipeline: Pipeline;
+  fs: FileSystem;
   /** Whether lines of an error log are counted one look later, because other logs may report the same requests. */
   holdsErrorLog?: boolean | undefined;
   counted(outcome: Outcome): void;
@@ -41,7 +43,7 @@ interface Progress {
 
 export class Tail {
   readonly #options: TailOptions;
-  readonly #handle: FileHandle;
+  readonly #handle: OpenFile;
   #progress: Progress;
   #isRotated = false;
   /** Undefined as long as its first lines do not show it. */
@@ -51,7 +53,7 @@ export class Tail {
   /** See `fileId`. */
   readonly id: string;
 
-  private constructor(options: TailOptions, handle: FileHandle, id: string) {
+  private constructor(options: TailOptions, handle: OpenFile, id: string) {
     this.#options = options;
     this.#handle = handle;
     this.id = id;
@@ -59,7 +61,7 @@ export class Tail {
   }
 
   /** `isRotated`: the file may be a copy of another one, made before all of the other was counted. */
-  static async open(handle: FileHandle, options: TailOptions, isRotated: boolean): Promise<Tail> {
+  static async open(handle: OpenFile, options: TailOptions, isRotated: boolean): Promise<Tail> {
     const tail = new Tail(options, handle, fileId(await handle.stat()));
     await tail.locate(isRotated);
     return tail;
@@ -89,12 +91,14 @@ export class Tail {
     for (;;) {
       const known = await checkpoints.nextCounted(peek);
       if (known === null) break;
+      reached('tail.resumed');
       advance(progress, known.bytes);
       progress.reader = createReader(this.#options.ingest.reader, known.readerState);
     }
     const rest = isRotated ? await peek(LINE_BYTES_MAX) : null;
-    progress.shorterCopyBytes =
-      rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
+    const isShorterCopy = rest !== null && checkpoints.isShorterCopy(rest);
+    if (isShorterCopy) reached('tail.shorter-copy');
+    progress.shorterCopyBytes = isShorterCopy ? progress.offset + rest.length : null;
   }
 
   /** Throws CompressedInput if nothing is counted yet and the file is not text. */
@@ -114,6 +118,7 @@ export class Tail {
     const { checkpoints, lines } = this.#progress;
     const chunk = nextChunk(unread, checkpoints.insideLine, lines + 1);
     if (!(await this.#count(chunk, 'aged'))) return 'more';
+    if (chunk.unfinishedBytes > 0) reached('tail.line-unfinished');
     if (chunk.bytes.length === 0) return 'end';
     // Not another read to find out: a log that never rests would be read and counted all the time, line by line.
     return unread.length === LINE_BYTES_MAX ? 'more' : 'grown';
@@ -131,6 +136,7 @@ export class Tail {
     const trialReader = () => createReader(this.#options.ingest.reader, reader.state());
     const isWholeLine = (text: string) => isWholeJson(text) || addsRecord(text, trialReader);
     const chunk = nextChunk(unread, checkpoints.insideLine, lines + 1, isWholeLine);
+    if (chunk.bytes.length > 0) reached('tail.last-line-without-end');
     return this.#count(chunk, 'all');
   }
 
@@ -153,9 +159,14 @@ export class Tail {
     const { offset, fingerprint } = this.#progress;
     const start = offset - fingerprint.length;
     const seen = await readAt(this.#handle, start, fingerprint.length + LINE_BYTES_MAX);
-    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return null;
+    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) {
+      reached('tail.truncated');
+      return null;
+    }
     // The file may have been truncated and written again during the read.
-    return hasSample(this.#handle.fd, sampleOf(start, seen)) ? seen.subarray(fingerprint.length) : null;
+    const isSame = hasSample(this.#handle.fd, sampleOf(start, seen), this.#options.fs);
+    if (!isSame) reached('tail.file-changed-during-read');
+    return isSame ? seen.subarray(fingerprint.length) : null;
   }
 
   /** The bytes that may be counted now: of an error log, those that it had at the look before. */
@@ -178,8 +189,13 @@ export class Tail {
     if (shorterCopyBytes === null) return false;
     const { size } = await this.#handle.stat();
     // A copy that is still being written is not read from its start each time.
-    if (size > shorterCopyBytes) await this.#skipCounted(this.#progress, true);
-    else if (size < shorterCopyBytes) await this.locate(true);
+    if (size > shorterCopyBytes) {
+      reached('tail.shorter-copy-grown');
+      await this.#skipCounted(this.#progress, true);
+    } else if (size < shorterCopyBytes) {
+      reached('tail.shorter-copy-replaced');
+      await this.locate(true);
+    }
     return this.#progress.shorterCopyBytes !== null;
   }
 
@@ -192,6 +208,7 @@ export class Tail {
     const progress = this.#progress;
     if (bytes.length === 0 && flush === 'aged' && !pipeline.hasAged(progress.reader)) return true;
     if (!progress.checkpoints.isStartOf(bytes)) {
+      reached('tail.other-start');
       await this.locate(this.#isRotated);
       return false;
     }
@@ -213,6 +230,7 @@ export class Tail {
         : {}),
     });
     if (result.kind !== 'counted') {
+      reached(result.kind === 'conflict' ? 'tail.conflict' : 'tail.counted-elsewhere');
       // The other process may read a copy that has more lines than this file.
       await this.locate(true);
       return false;
@@ -231,7 +249,7 @@ export function fileId({ dev, ino }: { dev: number; ino: number }): string {
 }
 
 /** The first line after holes and headers, as far as it identifies the file. Empty if there is none. */
-export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
+export async function readFirstLine(handle: OpenFile): Promise<Buffer> {
   let offset = 0;
   for (;;) {
     const wanted = offset === 0 ? FIRST_LINE_BYTES_MAX : LINE_BYTES_MAX;

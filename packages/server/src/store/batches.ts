@@ -1,4 +1,5 @@
 /** Batches on disk, and the check that makes the chunks of a file count once. */
+import { reached } from '../rare-states.ts';
 import type { BatchLink, BatchRecord, NewLink } from './store.ts';
 
 const START = 'start:';
@@ -57,12 +58,13 @@ export function isLinkCurrent(
 ): boolean {
   const siblings = new Set(link.siblings);
   const found = idsAfter(link.after);
-  return (
-    (isStart(link.after) || exists(link.after)) &&
-    found.length === siblings.size &&
-    found.every((id) => siblings.has(id)) &&
-    (link.replaces === undefined || idsAfter(link.replaces).length === 0)
-  );
+  const hasPredecessor = isStart(link.after) || exists(link.after);
+  const hasSiblings = found.length === siblings.size && found.every((id) => siblings.has(id));
+  const isLast = link.replaces === undefined || idsAfter(link.replaces).length === 0;
+  if (!hasPredecessor) reached('batches.predecessor-gone');
+  if (!hasSiblings) reached('batches.appended-elsewhere');
+  if (!isLast) reached('batches.extended-elsewhere');
+  return hasPredecessor && hasSiblings && isLast;
 }
 
 /** Links of a source, by the batch that they follow. */

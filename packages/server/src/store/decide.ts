@@ -3,6 +3,7 @@
  * their sources. Stores read what it asks for, and write what it returns.
  */
 import type { Event } from '../event.ts';
+import { reached } from '../rare-states.ts';
 import { ChunkLinks, dayOf, isLinkCurrent } from './batches.ts';
 import { countedEvents, FlaggedRequests, type Generations, type RequestRecord } from './flagged-requests.ts';
 import { updateSource } from './sources.ts';
@@ -123,7 +124,10 @@ class GroupBatches {
   }
 
   add({ id, link, events }: Batch, now: number): BatchDecision['outcomes'][number] {
-    if (id !== undefined && this.#has(id)) return 'duplicate';
+    if (id !== undefined && this.#has(id)) {
+      reached('batches.duplicate');
+      return 'duplicate';
+    }
     const isCurrent =
       link === undefined ||
       isLinkCurrent(
@@ -131,7 +135,10 @@ class GroupBatches {
         (other) => this.#has(other),
         (after) => this.#idsAfter(after),
       );
-    if (!isCurrent) return 'conflict';
+    if (!isCurrent) {
+      if (this.added.size > 0) reached('batches.conflict-in-group');
+      return 'conflict';
+    }
     if (id === undefined) return 'counts';
     if (link?.replaces !== undefined) this.#remove(link.replaces);
     // Until then, the batch could be sent again and its events would count. Those that another log has counted may do so, too.

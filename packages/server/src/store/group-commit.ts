@@ -1,4 +1,5 @@
 /** Group commit: items that arrive while a group is being written form the next group. */
+import { reached } from '../rare-states.ts';
 import { type Appended, type Batch, HOUR_MS, StoreUnavailable } from './store.ts';
 
 /** Bounds how long one transaction holds the event loop and the write lock. */
@@ -57,6 +58,7 @@ export class GroupCommit<Item, Result> {
   }
 
   async #commitGroup(group: Waiting<Item, Result>[]): Promise<void> {
+    if (group.length > 1) reached('group-commit.shared');
     try {
       const results = await this.#commit(group.map(({ item }) => item));
       // The commit returns one result per item.

@@ -286,6 +286,24 @@ test('a clock that jumps ahead while the service runs is not trusted at once', a
   expect(logged.at(-1)).toContain('jumped ahead');
 });
 
+test.each([
+  ['while the service runs', false],
+  ['while it is stopped', true],
+])('a doubtful clock that jumps again %s is not trusted before another day', async (_, isStopped) => {
+  let one = policy();
+  await one.pass();
+  for (const days of [60, 400]) {
+    clock.now = START + days * DAY_MS;
+    if (isStopped) one = policy();
+    await one.pass();
+    for (let hours = 0; hours < 20; hours++) {
+      elapse(HOUR_MS);
+      await one.pass();
+    }
+    expect(await counted()).toBe(2);
+  }
+});
+
 test('a day with a doubtful clock is not over sooner if several processes run', async () => {
   const processes = [policy(), policy()];
   for (const one of processes) await one.pass();

@@ -2,6 +2,7 @@
  * Applies the retention time to a store, but does not trust every clock: a machine that starts with a wrong date must
  * not lose its data (docs/decisions/0022-retention-and-wrong-clocks.md).
  */
+import { reached } from '../rare-states.ts';
 import type { Retention, RetentionNote, Store } from './store.ts';
 
 /** Events live up to this much longer than the retention time. */
@@ -60,6 +61,7 @@ export class RetentionPolicy {
     // If one of several machines is ahead of the database, it must not remove what others still count.
     const now = Math.min(this.#clocks.now(), state.databaseNow ?? Number.POSITIVE_INFINITY);
     if (state.horizon > now) {
+      reached('retention.clock-behind-horizon');
       this.#log.warn(
         `all events are refused: the horizon is at ${iso(state.horizon)}, but it is ${iso(now)} ` +
           `by the clock${state.databaseNow === now ? ' of the database' : ''}. ` +
@@ -67,20 +69,28 @@ export class RetentionPolicy {
       );
       return;
     }
-    const { elapsedMs, isFirst } = this.#checkClock(state, now);
+    const { elapsedMs, isFirst, isOtherClock } = this.#checkClock(state, now);
     // One of several workers is enough. Each makes its first pass at once, because settings may have changed.
     const isDone = state.note !== null && Math.abs(now - state.note.passedAt) < PRUNE_EVERY_MS / 2;
-    if (isDone && !isFirst) return;
+    if (isDone && !isFirst) {
+      reached('retention.passed-elsewhere');
+      return;
+    }
     const note = state.note ?? { freeBefore: 0, freeSince: now, trustedAt: now, probationMs: 0 };
     if (this.#isDoubtful) {
       // Other processes have counted the time up to their last pass. Negative if the clock was set back since.
       const sinceLastMs = state.note === null ? elapsedMs : now - state.note.passedAt;
-      const probationMs = note.probationMs + (sinceLastMs < 0 ? elapsedMs : Math.min(elapsedMs, sinceLastMs));
+      const countedMs = sinceLastMs < 0 ? elapsedMs : Math.min(elapsedMs, sinceLastMs);
+      // Time with an earlier clock proves nothing about this one.
+      const probationMs = isOtherClock ? 0 : note.probationMs + countedMs;
+      if (sinceLastMs < 0) reached('retention.clock-set-back');
       if (probationMs < PROBATION_MS) {
+        reached('retention.on-probation');
         const trustedAt = state.note?.trustedAt ?? state.newestEvent ?? now;
         await this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs }, state.note);
         return;
       }
+      reached('retention.trusted-after-probation');
       this.#isDoubtful = false;
       this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
     }
@@ -92,6 +102,7 @@ export class RetentionPolicy {
       const nextFreeSince = isScheduled && !isDue ? note.freeSince + FREE_DELAY_MS : now;
       await this.#logMove(state, horizon, now, nextFreeSince + FREE_DELAY_MS);
     }
+    if (isDue && note.freeBefore > state.freedBefore) reached('retention.space-freed');
     const freeBefore = isDue ? note.freeBefore : state.freedBefore;
     // Without a delay: top lists contain addresses, and operators rely on their retention time.
     const topListsBefore = now - this.#times.topListsMs;
@@ -132,7 +143,7 @@ export class RetentionPolicy {
   }
 
   /** Warns if the clock becomes doubtful. */
-  #checkClock({ note, newestEvent }: Retention, now: number): { elapsedMs: number; isFirst: boolean } {
+  #checkClock({ note, newestEvent }: Retention, now: number) {
     const monotonic = this.#clocks.monotonicNow();
     const last = this.#lastPass;
     this.#lastPass = { now, monotonic };
@@ -145,23 +156,29 @@ export class RetentionPolicy {
       this.#isDoubtful = true;
       this.#log.warn(`${doubt}; no data is removed until the service has run for 24 hours with this clock`);
     }
-    return { elapsedMs, isFirst: last === null };
+    const isOtherClock =
+      last === null ? note !== null && now - note.passedAt > DOWNTIME_MS_MAX : doubt !== null;
+    return { elapsedMs, isFirst: last === null, isOtherClock };
   }
 }
 
 function downtimeDoubt(knownAt: number | null, now: number): string | null {
   if (knownAt === null || now - knownAt <= DOWNTIME_MS_MAX) return null;
+  reached('retention.long-downtime');
   return `the clock says ${iso(now)}, but this store was last used at ${iso(knownAt)}`;
 }
 
 /** The clock jumped while another process ran, and was not trusted until that process ended. */
 function earlierDoubt(note: RetentionNote | null, now: number): string | null {
   if (note === null || note.probationMs === 0 || now - note.trustedAt <= JUMP_MS_MAX) return null;
+  reached('retention.doubt-inherited');
   return `the clock says ${iso(now)}, but it was last trusted at ${iso(note.trustedAt)}`;
 }
 
 function jumpDoubt(jumpMs: number): string | null {
-  return jumpMs > JUMP_MS_MAX ? `the clock jumped ahead by ${Math.round(jumpMs / 60_000)} minutes` : null;
+  if (jumpMs <= JUMP_MS_MAX) return null;
+  reached('retention.clock-jumped');
+  return `the clock jumped ahead by ${Math.round(jumpMs / 60_000)} minutes`;
 }
 
 /** Runs the policy now and every ten minutes. */

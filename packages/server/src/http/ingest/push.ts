@@ -10,6 +10,7 @@ import { isEmpty } from '../../ingest/file.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
 import { type Counted, DoubtedBatches, type Pipeline } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
+import { reached } from '../../rare-states.ts';
 
 /** Eight chunks counted at once, which share commits. As events they take ten times their length in memory. */
 const COUNTING_BYTES_MAX = 8 * CHUNK_BYTES_MAX;
@@ -46,7 +47,7 @@ interface SourceState {
 }
 
 export class PushCounter {
-  readonly #slicer = new TimeSlicer();
+  readonly #slicer: TimeSlicer;
   readonly #counting = new Semaphore(COUNTING_BYTES_MAX, PROJECT_COUNTING_BYTES_MAX);
   readonly #readerStates = new BoundedCache<string, string>({
     name: null,
@@ -54,6 +55,10 @@ export class PushCounter {
     weightMax: READER_STATE_CHARACTERS_MAX,
     weight: (state) => state.length,
   });
+
+  constructor(slicer = new TimeSlicer()) {
+    this.#slicer = slicer;
+  }
 
   /** Resolves when everything is durable. `onCounted` gets the length of each durable chunk. */
   async count(
@@ -77,6 +82,7 @@ export class PushCounter {
       await counting.committed;
       return counting.result();
     } catch (error) {
+      reached('push.refused');
       // Pending commits end first, so that no part of the push is counted after its response.
       await counting.committed.catch(() => {});
       counting.restoreState();
@@ -214,6 +220,7 @@ class CountingPush {
 
   result(): PushResult {
     const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
+    if (this.#duplicates > 0) reached(duplicate ? 'push.duplicate' : 'push.counted-in-part');
     // Part of a line that is sent twice must not be joined twice.
     if (duplicate && this.#stateBefore !== undefined) this.restoreState();
     return { ...this.#totals, duplicate };

@@ -2,6 +2,7 @@
 import { dirname } from 'node:path';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
+import { reached } from '../../rare-states.ts';
 import { GroupCommit, ProjectCommits, weighBatch } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
 import { Slices } from '../slices.ts';
@@ -209,7 +210,10 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     prune: (before, options = {}) =>
       available(async () => {
         for (const step of pruneSteps(schema, before, options)) {
-          if (options.stop?.aborted || closed) return;
+          if (options.stop?.aborted || closed) {
+            reached('prune.stopped');
+            return;
+          }
           await write(step);
         }
       }),

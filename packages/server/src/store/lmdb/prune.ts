@@ -1,5 +1,6 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
 
+import { reached } from '../../rare-states.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention } from '../store.ts';
@@ -29,7 +30,10 @@ export function* pruneSteps(
   yield () => {
     const [oldHorizon, oldFreed] = [metaValue(schema, 'horizon'), metaValue(schema, 'freed')];
     freed = oldFreed;
-    if (expectedHorizon !== undefined && expectedHorizon !== oldHorizon) return;
+    if (expectedHorizon !== undefined && expectedHorizon !== oldHorizon) {
+      reached('prune.horizon-moved-elsewhere');
+      return;
+    }
     const horizon = Math.max(oldHorizon, before);
     freed = Math.min(freeBefore, horizon);
     if (horizon === oldHorizon && freed <= oldFreed) return;
@@ -132,7 +136,10 @@ function* deleteBatchSteps(schema: Schema, day: number): Generator<() => void> {
         // It was on the stack twice, and may have been appended again between two steps.
         if (dayOfBatch(id) !== top[0]) schema.batchDays.removeSync(top);
         else if (next.length === 0) deleteBatch(schema, source, id);
-        else keepBatchUntil(schema, source, id, Math.max(...next.map((each) => each.day)));
+        else {
+          reached('prune.batch-kept-for-later-ones');
+          keepBatchUntil(schema, source, id, Math.max(...next.map((each) => each.day)));
+        }
       }
     };
   }
