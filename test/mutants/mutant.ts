@@ -20,3 +20,20 @@ export interface Tests {
   /** Runs only the tests whose names match this pattern. */
   name?: string;
 }
+
+const SOURCES = 'packages/server/src/';
+
+/** Unit tests. The path is below the sources of the server. */
+export function unit(file: string, name?: string): Tests {
+  return { project: 'unit', file: `${SOURCES}${file}`, ...(name !== undefined && { name }) };
+}
+
+/** Tests with a PostgreSQL server. */
+export function stores(file: string, name?: string): Tests {
+  return { project: 'stores', file: `test/${file}`, ...(name !== undefined && { name }) };
+}
+
+/** A mutant of a file below the sources of the server. */
+export function mutant(name: string, file: string, from: string, to: string, ...tests: Tests[]): Mutant {
+  return { name, file: `${SOURCES}${file}`, from, to, tests };
+}
