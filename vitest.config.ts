@@ -81,7 +81,7 @@ const LONG_FILES = [
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
   ...['console', 'console-accessibility', 'console-access', 'console-management', 'console-categories'],
   ...['lmdb', 'read-ahead', 'damage', 'hostile', 'calls', 'cached-counts', 'routes', 'connections'],
-  ...['memory', 'points-cache', 'live-charts', 'abuse'],
+  ...['oracle', 'points-cache', 'live-charts', 'abuse'],
 ].map((name) => `${name}.test.ts`);
 
 class LongFilesFirst extends BaseSequencer {

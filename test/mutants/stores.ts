@@ -1,8 +1,8 @@
 import { type Mutant, mutant, stores, unit } from './mutant.ts';
 
-const BATCHES = unit('store/memory.test.ts', 'batch|chunk|link|followed');
+const BATCHES = unit('store/oracle.test.ts', 'batch|chunk|link|followed');
 const DECIDE = unit('store/lmdb/lmdb.test.ts', 'batch|chunk|link|followed');
-const MEMORY = unit('store/memory.test.ts');
+const MEMORY = unit('store/oracle.test.ts');
 const LMDB = unit('store/lmdb/lmdb.test.ts');
 const CACHED = unit('store/lmdb/cached-counts.test.ts');
 const PREPARE = unit('store/lmdb/prepare.test.ts');

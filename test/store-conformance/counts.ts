@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../../packages/server/src/event.ts';
-import { memoryStore } from '../../packages/server/src/store/memory.ts';
+import { memoryStore } from '../memory-store.ts';
 import {
   addHosts,
   allCounts,

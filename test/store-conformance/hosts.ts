@@ -1,8 +1,8 @@
 /** Hosts: names, IDs, limits, renames and deletions. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import type { Store } from '../../packages/server/src/store/store.ts';
+import { memoryStore } from '../memory-store.ts';
 import { addHosts, batch, drawnAt, HOSTNAMES, NOW } from './data.ts';
 import type { Suite } from './suite.ts';
 

@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
-import { memoryStore } from '../../packages/server/src/store/memory.ts';
 import { HOUR_MS, type Store, wholeHours } from '../../packages/server/src/store/store.ts';
+import { memoryStore } from '../memory-store.ts';
 import { addHosts, attackWithDetails, batch, expectSameTopLists, NOW, pick, randomTopQuery } from './data.ts';
 import type { Suite } from './suite.ts';
 

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
 import { attackDetails } from '../event.ts';
-import { memoryStore } from '../store/memory.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { checkIsDemo, freeAddress, openSampleTraffic } from './demo.ts';
 import { sampleEvents } from './sample-traffic.ts';
 

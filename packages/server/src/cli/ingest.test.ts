@@ -9,7 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { parserSetup } from '../ingest/chunk-parser.ts';
 import { ParserThreads } from '../ingest/parser-threads.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
-import { memoryStore } from '../store/memory.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { type Batch, StoreDamaged, StoreUnavailable } from '../store/store.ts';
 import { ingestAll, Outage } from './ingest.ts';
 import { IngestSummary } from './ingest-summary.ts';

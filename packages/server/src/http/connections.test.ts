@@ -8,8 +8,8 @@ import { Writable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
-import { memoryStore } from '../store/memory.ts';
 import { createApp } from './app.ts';
 import { drain, type Timeouts } from './connections.ts';
 

@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { scaled } from '../../../../test/random.ts';
 import { countRecords } from '../event.ts';
-import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import type { ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';

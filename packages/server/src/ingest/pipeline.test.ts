@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { memoryStore } from '../store/memory.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import type { Outcome } from './batch-reader.ts';
 import { LineBlock } from './lines.ts';
 import { Pipeline } from './pipeline.ts';

@@ -9,7 +9,7 @@ import { scaled } from '../../../../test/random.ts';
 import { BoundedCache } from '../cache.ts';
 import { loginRefused, queryAdmitted, requestShed } from '../diagnostics.ts';
 import type { Event } from '../event.ts';
-import { memoryStore } from '../store/memory.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { HOUR_MS, type Store, StoreUnavailable } from '../store/store.ts';
 import { collectMetrics, createMetricsServer, metricsText, WorkerMetrics } from './listener.ts';
 import { createMetrics, METRICS, type MetricDescription, type Metrics, type MetricsJson } from './metrics.ts';

@@ -40,12 +40,6 @@ export function dayOf(time: number): number {
   return Math.floor(time / 86_400_000);
 }
 
-/** Whether a link is one of those after `after`: see `batchesAfter`. */
-export function isAfter(link: { after: string }, after: string): boolean {
-  if (after === '') return isStart(link.after);
-  return link.after === after || (link.after === '' && isStart(after));
-}
-
 /**
  * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
  * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,

@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import type { Event } from '../event.ts';
 import { countedEvents, FlaggedRequests, NO_REQUESTS } from './flagged-requests.ts';
 import { weighBatch } from './group-commit.ts';
 import { lmdbStore } from './lmdb/lmdb.ts';
 import { openSchema } from './lmdb/schema.ts';
-import { memoryStore } from './memory.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-flagged-'));
 afterAll(() => rmSync(directory, { recursive: true }));

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { memoryStore } from './memory.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { RetentionPolicy } from './retention.ts';
 import type { Store } from './store.ts';
 

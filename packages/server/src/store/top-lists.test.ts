@@ -1,19 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { compareTopItems } from '../../../../test/memory-store.ts';
 import { scaled } from '../../../../test/random.ts';
 import { CATEGORIES } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { RecordWriter } from './record-bytes.ts';
 import { finish } from './slices.ts';
 import type { TopItem, TopList } from './store.ts';
-import {
-  addCount,
-  type CategoryCounts,
-  checkSummary,
-  compareTopItems,
-  TopMerge,
-  TopSummary,
-} from './top-lists.ts';
+import { addCount, type CategoryCounts, checkSummary, TopMerge, TopSummary } from './top-lists.ts';
 import { checkRecord, decodeRecord } from './top-records.ts';
 
 const HASH = new KeyHash('project');

@@ -203,7 +203,7 @@ export function checkSummary(bytes: Uint8Array): void {
   while (reader.next()) reader.key();
 }
 
-/** The first keys by descending count, then by key, which is the order of compareTopItems. */
+/** The first keys by descending count, then by key, which begins with the host ID (hostPrefix) in lists of URLs. */
 class Ranking {
   readonly #limit: number;
   #best: { key: string; count: number }[] = [];
@@ -445,14 +445,6 @@ const ITEM_BYTES = 120;
  */
 export function hostPrefix(hostId: string | null): string {
   return `${hostId ?? ''} `;
-}
-
-/** The order of items in a top list. */
-export function compareTopItems(a: TopItem, b: TopItem): number {
-  if (a.count !== b.count) return b.count - a.count;
-  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
-  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
-  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 function toItem(list: TopListName, key: string): { key: string; hostId?: string | null } {

@@ -6,11 +6,11 @@ import fc from 'fast-check';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { openAuditFile } from '../../audit/audit-file.ts';
 import { allRecords } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
-import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

@@ -13,9 +13,9 @@ import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
-import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
 import { createApp } from '../app.ts';
 

@@ -11,12 +11,12 @@ import { sign } from '@wafstat/signer';
 import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { CHUNK_LINES_MAX, LINE_BYTES_MAX, LineBlock } from '../../ingest/lines.ts';
 import { Pipeline } from '../../ingest/pipeline.ts';
 import { createReader } from '../../ingest/reader.ts';
-import { memoryStore } from '../../store/memory.ts';
 import { type Batch, type Store, StoreUnavailable } from '../../store/store.ts';
 import { createApp } from '../app.ts';
 

@@ -7,7 +7,7 @@ import { checkDocumented } from '../../../../../test/documented.ts';
 import type { AuditRecord } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import type { Role } from '../../identity/records.ts';
-import { memoryStore } from '../../store/memory.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { createApp } from '../app.ts';
 
 const START = Date.UTC(2026, 6, 1);

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import type { AuditRecord } from '../../audit/audit-trail.ts';
 import { allRecords } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
-import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import type { Role } from '../../identity/records.ts';
-import { memoryStore } from '../../store/memory.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { createApp } from '../app.ts';
 import { assignmentsJson } from './lookup-routes.ts';
 

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { fixtureLines } from '../../../fixtures/read-fixture.ts';
 import { DROP_REASONS } from '../../event.ts';
-import { memoryStore } from '../../store/memory.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { LineBlock } from '../lines.ts';
 import { Pipeline } from '../pipeline.ts';
 import { createReader, FORMAT_NAMES, type FormatName, STATE_LENGTH_MAX } from '../reader.ts';

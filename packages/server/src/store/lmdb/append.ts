@@ -329,7 +329,7 @@ export function idsAfter({ batchLinks }: Schema, source: number, after: string):
 
 type LinkKey = [source: number, after: string, id: string];
 
-/** The keys of the links for which `isAfter` holds. */
+/** The keys of the links of `batchesAfter`. */
 function keysAfter(source: number, after: string): { start: LinkKey; end: LinkKey }[] {
   const range = (first: string, last = first) => {
     return { start: [source, first, ''] as LinkKey, end: [source, last, '\uffff'] as LinkKey };

@@ -9,7 +9,7 @@ import { allCounts, texts } from '../../../../../test/store-conformance/data.ts'
 import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { gridEdges } from '../../statistics/grid.ts';
 import { UTC } from '../../zone.ts';
-import { memoryStore } from '../memory.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import type { Store } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 

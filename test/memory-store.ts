@@ -1,18 +1,18 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, type Event } from '../event.ts';
-import { isAfter } from './batches.ts';
-import { decide, decideSources } from './decide.ts';
+import { CATEGORIES, type Category, type Event } from '../packages/server/src/event.ts';
+import { isStart } from '../packages/server/src/store/batches.ts';
+import { decide, decideSources } from '../packages/server/src/store/decide.ts';
 import {
   type FlaggedRequests,
   type Generations,
   NO_REQUESTS,
   type RequestRecord,
-} from './flagged-requests.ts';
-import { deletedHostId, freeHostId } from './ids.ts';
-import { WITHOUT_HOST } from './minutes.ts';
-import { ROWS, type Row, type RowsName } from './rows.ts';
-import { finish } from './slices.ts';
-import { groupSources, newSource, withoutOldExamples } from './sources.ts';
+} from '../packages/server/src/store/flagged-requests.ts';
+import { deletedHostId, freeHostId } from '../packages/server/src/store/ids.ts';
+import { WITHOUT_HOST } from '../packages/server/src/store/minutes.ts';
+import { ROWS, type Row, type RowsName } from '../packages/server/src/store/rows.ts';
+import { finish } from '../packages/server/src/store/slices.ts';
+import { groupSources, newSource, withoutOldExamples } from '../packages/server/src/store/sources.ts';
 import {
   type AnyCounts,
   type Appended,
@@ -34,11 +34,17 @@ import {
   StoreUnavailable,
   storedCategory,
   TOP_LISTS,
+  type TopItem,
   type TopListName,
   topKey,
-} from './store.ts';
-import { addCount, type CategoryCounts, compareTopItems, TopSummary } from './top-lists.ts';
-import { addToRecords, decodeRecord, type HourAdditions, type Sections } from './top-records.ts';
+} from '../packages/server/src/store/store.ts';
+import { addCount, type CategoryCounts, TopSummary } from '../packages/server/src/store/top-lists.ts';
+import {
+  addToRecords,
+  decodeRecord,
+  type HourAdditions,
+  type Sections,
+} from '../packages/server/src/store/top-records.ts';
 
 /** A value of a top list. An attack has up to four of them. */
 interface Mention {
@@ -488,4 +494,18 @@ function busiestSecond(events: readonly Event[]): number {
 
 function sum(events: readonly { count: number }[]): number {
   return events.reduce((total, { count }) => total + count, 0);
+}
+
+/** Whether a link is one of those after `after`: see `batchesAfter`. */
+function isAfter(link: { after: string }, after: string): boolean {
+  if (after === '') return isStart(link.after);
+  return link.after === after || (link.after === '' && isStart(after));
+}
+
+/** The order of items in a top list. */
+export function compareTopItems(a: TopItem, b: TopItem): number {
+  if (a.count !== b.count) return b.count - a.count;
+  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
+  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
+  return one < other ? -1 : one > other ? 1 : 0;
 }

@@ -1,5 +1,5 @@
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { storeConformance } from '../../../../test/store-conformance.ts';
-import { memoryStore } from './memory.ts';
 
 async function open(now: () => number) {
   const store = memoryStore(now);
