@@ -48,6 +48,9 @@ export function describeSeries(series: number): { attack: Category | null; block
   return attack === undefined ? null : { attack, blocked };
 }
 
+/** Counts in as few bytes as they need: most are small. */
+export type CountArray = Uint16Array | Uint32Array | Float64Array;
+
 /** Additions to a record: codes (see cellCode) in ascending order, and a count for each. */
 export interface Additions {
   codes: number[];

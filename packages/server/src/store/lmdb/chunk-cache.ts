@@ -3,8 +3,8 @@
  * the cost of a query (docs/decisions/0012).
  */
 import { BoundedCache } from '../../cache.ts';
+import type { CountArray } from '../cells.ts';
 import { ROWS, type RowsName } from '../rows.ts';
-import type { CountArray } from './decoded-cells.ts';
 
 interface DecodedChunk {
   /** The change counter of the chunk when it was decoded. It is in the file, so it counts changes of all processes. */

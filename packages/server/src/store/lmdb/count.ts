@@ -1,7 +1,7 @@
 /** The read side: counts by row and point, and the version of a time range. */
 import { BoundedCache, cacheShare, VersionedCache } from '../../cache.ts';
 import { ChangeCounter } from '../../lmdb/change-counter.ts';
-import { accumulate } from '../cells.ts';
+import { accumulate, type CountArray } from '../cells.ts';
 import { type ChunkPlan, clip, type Level, planChunks } from '../plan.ts';
 import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
@@ -11,7 +11,6 @@ import {
   accumulateList,
   accumulateTotals,
   addCells,
-  type CountArray,
   compact,
   listCells,
   toRunningTotals,
@@ -260,24 +259,31 @@ function addTo(out: Float64Array, sums: CountArray): void {
   for (let i = 0; i < sums.length; i++) out[i] = (out[i] ?? 0) + (sums[i] ?? 0);
 }
 
-/**
- * Runs work over several turns of the event loop. It yields when a slice is over, and reads one snapshot, so that its
- * result contains all of a concurrent batch or nothing of it.
- */
-export async function inSlices<T>(
+/** Work over several turns of the event loop that yields when a slice is over, in one snapshot. */
+export function inSlices<T>(
   schema: Schema,
   sliceMs: number,
   start: (read: ReadOptions, slices: Slices) => Generator<void, T>,
 ): Promise<T> {
-  const read = { transaction: schema.root.useReadTransaction() };
-  const slices = new Slices(sliceMs);
-  try {
+  return inSnapshot(schema, async (read) => {
+    const slices = new Slices(sliceMs);
     const work = start(read, slices);
     for (;;) {
       const { done, value } = work.next();
       if (done) return value;
       await slices.next();
     }
+  });
+}
+
+/**
+ * Reads one snapshot over several turns of the event loop, so that the result contains all of a concurrent batch or
+ * nothing of it.
+ */
+export async function inSnapshot<T>(schema: Schema, action: (read: ReadOptions) => Promise<T>): Promise<T> {
+  const read = { transaction: schema.root.useReadTransaction() };
+  try {
+    return await action(read);
   } finally {
     read.transaction.done();
   }

@@ -2,6 +2,7 @@
  * Decoded records, in the forms that the chunk cache keeps (docs/decisions/0012): running totals of counters, lists of the cells
  * of cut minutes, and plain counts. `accumulate` is the oracle of all.
  */
+import type { CountArray } from '../cells.ts';
 import type { ChunkPlan } from '../plan.ts';
 import { NumberReader } from '../record-bytes.ts';
 
@@ -23,9 +24,6 @@ export function addCells(record: Uint8Array, rowOf: Int8Array, cells: number, su
     reader.at = end;
   }
 }
-
-/** Cached counts: most are small, and the totals of a host over some hours fit into 16 bits. */
-export type CountArray = Uint16Array | Uint32Array | Float64Array;
 
 /** An array of zeros that holds whole numbers up to `most` exactly. */
 function countArray(length: number, most: number): CountArray {
@@ -127,10 +125,4 @@ export function accumulateList(
       out[index] = (out[index] ?? 0) + (list[i + 2] ?? 0);
     }
   }
-}
-
-export function largest(numbers: CountArray, from: number, to: number): number {
-  let found = 0;
-  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
-  return found;
 }

@@ -149,13 +149,13 @@ describe('the embedded store', () => {
       return (await finder('p', hosts, [NOW - DAY_MS, NOW]))[0]?.[0];
     };
     const both = ids as string[];
-    // Two records of quarters, twice two of minutes, 90 of milliseconds.
-    expect(await peaks(96, 1_000, both)).toBe(1);
-    await expect(peaks(95, 1_000, both)).rejects.toThrow(QueryTooLarge);
-    await expect(peaks(95, 1_000, both)).rejects.toThrow(/select fewer hosts or a shorter range/);
-    await expect(peaks(96, 100, both)).rejects.toThrow(QueryTooLarge);
-    expect(await peaks(0, 0, both.slice(1))).toBe(1);
-    expect(await peaks(0, 0)).toBe(2);
+    // Of each host and the project, a record of hours, quarters and minutes; 90 of milliseconds.
+    expect(await peaks(99, 2_000, both)).toBe(1);
+    await expect(peaks(98, 2_000, both)).rejects.toThrow(QueryTooLarge);
+    await expect(peaks(98, 2_000, both)).rejects.toThrow(/select fewer hosts or a shorter range/);
+    await expect(peaks(99, 200, both)).rejects.toThrow(QueryTooLarge);
+    expect(await peaks(5, 2_000, both.slice(1))).toBe(1);
+    expect(await peaks(5, 2_000)).toBe(2);
     await schema.root.close();
     await destroy();
   });

@@ -14,7 +14,7 @@ import {
   selectSummaries,
   TopAdditions,
 } from '../top-records.ts';
-import { type Lookups, scopesOf } from './count.ts';
+import { inSnapshot, type Lookups, scopesOf } from './count.ts';
 import { type Neighbours, neighboursOf } from './records.ts';
 import {
   addChecksum,
@@ -206,14 +206,7 @@ export function createTopFinder(
   cacheBytes?: number,
 ): (query: TopQuery) => Promise<TopList> {
   const finder = new TopFinder<ListsState>(
-    async (query, action) => {
-      const read = { transaction: schema.root.useReadTransaction() };
-      try {
-        return await action(openSnapshot(query, read));
-      } finally {
-        read.transaction.done();
-      }
-    },
+    (query, action) => inSnapshot(schema, (read) => action(openSnapshot(query, read))),
     bytesMax,
     cacheBytes,
   );
