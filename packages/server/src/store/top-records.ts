@@ -10,7 +10,6 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { AttackDetails } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
-import type { KnownMerges } from './known-merges.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
@@ -184,36 +183,17 @@ interface HourMerge {
   project: string;
   /** How many values a list keeps. */
   keysMax: number;
-  /** By host ID, '' for the project. Additions of different projects or hours must not share it. */
-  known?: KnownMerges<string, ChangedRecord[]>;
 }
 
 /** The records of one hour after additions, that of the project last. Each step takes about a millisecond. */
 export function* addToRecords(merge: HourMerge): Generator<void, ChangedRecord[]> {
   const stored = merge.read(null);
   const kind = stored?.[0] ?? JOINT;
-  if (kind & JOINT) return yield* mergeOnce(merge, '', stored, (record) => addToJointRecord(record, merge));
-  return yield* addToOwnRecords(merge);
-}
-
-/** `stored` is valid until the next read, and `key` says what is added to it. */
-function* mergeOnce(
-  { known }: HourMerge,
-  key: string,
-  stored: Uint8Array | undefined,
-  merge: (stored: Buffer | undefined) => Generator<void, ChangedRecord[]>,
-): Generator<void, ChangedRecord[]> {
-  const before = known?.get(key, stored);
-  if (before !== undefined) return before;
-  const copy = stored && Buffer.from(stored);
-  const merged = yield* merge(copy);
-  const bytes = merged.reduce((sum, { record }) => sum + record.length, 0);
-  known?.keep(key, copy, bytes, () => merged);
-  return merged;
+  return yield* kind & JOINT ? addToJointRecord(stored, merge) : addToOwnRecords(merge);
 }
 
 function* addToJointRecord(
-  stored: Buffer | undefined,
+  stored: Uint8Array | undefined,
   { additions, project, keysMax }: HourMerge,
 ): Generator<void, ChangedRecord[]> {
   const divide = (all: HourAdditions) =>
@@ -254,37 +234,34 @@ function additionsOf(sections: Sections): ListAdditions {
   });
 }
 
-function* addToOwnRecords(merge: HourMerge): Generator<void, ChangedRecord[]> {
-  const { additions, read, project, keysMax } = merge;
+function* addToOwnRecords({
+  additions,
+  read,
+  project,
+  keysMax,
+}: HourMerge): Generator<void, ChangedRecord[]> {
   const changed: ChangedRecord[] = [];
   for (const [hostId, lists] of additions) {
     if (hostId === WITHOUT_HOST) continue;
     // The prefix makes the sketches of hosts and projects match.
     const prefix = hostPrefix(hostId);
     const hashOf = (list: number) => new KeyHash(project, list === URLS ? prefix : '');
-    const [merged] = yield* mergeOnce(merge, hostId, read(hostId), (stored) =>
-      addToOwnRecord(hostId, stored, lists, keysMax, hashOf),
-    );
-    if (merged) changed.push(merged);
+    changed.push({ hostId, record: yield* addToOwnRecord(read(hostId), lists, keysMax, hashOf) });
   }
-  const [ofProject] = yield* mergeOnce(merge, '', read(null), function* (stored) {
-    const sum = yield* sumOf(additions);
-    return yield* addToOwnRecord(null, stored, sum, keysMax, () => new KeyHash(project));
-  });
-  if (ofProject) changed.push(ofProject);
-  return changed;
+  const sum = yield* sumOf(additions);
+  const ofProject = yield* addToOwnRecord(read(null), sum, keysMax, () => new KeyHash(project));
+  return [...changed, { hostId: null, record: ofProject }];
 }
 
 function* addToOwnRecord(
-  hostId: string | null,
-  stored: Buffer | undefined,
+  stored: Uint8Array | undefined,
   lists: ListAdditions,
   keysMax: number,
   hashOf: (list: number) => KeyHash,
-): Generator<void, ChangedRecord[]> {
+): Generator<void, Buffer> {
   const sections = stored === undefined ? [] : decodeRecord(stored).sections;
   yield* addToSections(sections, lists, keysMax, hashOf);
-  return [{ hostId, record: encodeRecord(sectionBytes(sections), 0) }];
+  return encodeRecord(sectionBytes(sections), 0);
 }
 
 function* sumOf(additions: HourAdditions): Generator<void, ListAdditions> {

@@ -18,7 +18,6 @@ import {
   type RequestRecord,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
-import { KnownMerges } from '../known-merges.ts';
 import { addToLevel, packEvent } from '../minutes.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
@@ -33,15 +32,18 @@ import {
   cellsSeed,
   countChange,
   countChunkChange,
+  deletedHosts,
   EXACT,
   metaValue,
   type ProjectRecord,
+  type PutRecord,
   SCOPES_MAX,
   type Schema,
   type SourceRecord,
   type StoredRequest,
+  saltOf,
 } from './schema.ts';
-import { GroupTopLists, putRecord } from './top-lists.ts';
+import { GroupTopLists, keptListsFrom } from './top-lists.ts';
 
 /** A project as a group of batches finds it. */
 class StoredProject implements KnownProject {
@@ -51,11 +53,21 @@ class StoredProject implements KnownProject {
   readonly #scopes = new Map<string, number | null>();
   readonly #sources = new Map<string, number | undefined>();
   readonly #schema: Schema;
+  /** While these are the same, so are the records of the project. */
+  readonly #state: readonly number[];
 
   constructor(schema: Schema, record: ProjectRecord) {
     this.#schema = schema;
     this.record = record;
     this.horizon = metaValue(schema, 'horizon');
+    this.#state = [
+      record.appends,
+      this.horizon,
+      keptListsFrom(schema),
+      deletedHosts(schema),
+      // Repairs change it.
+      saltOf(schema),
+    ];
   }
 
   get generations(): Generations {
@@ -101,36 +113,36 @@ class StoredProject implements KnownProject {
     return this.#sources.get(source);
   }
 
-  /** Whether what was read of `record`, the horizon and hosts is still the same. */
-  isCurrent(record: ProjectRecord): boolean {
+  /** Whether everything is still as it was read. */
+  isCurrent(now: StoredProject): boolean {
     return (
-      metaValue(this.#schema, 'horizon') === this.horizon &&
-      record.appends === this.record.appends &&
-      [...this.#scopes].every(([id, scope]) => readScope(this.#schema, record, id) === scope)
+      this.#state.every((value, i) => value === now.#state[i]) &&
+      [...this.#scopes].every(([id, scope]) => readScope(this.#schema, now.record, id) === scope)
     );
   }
 }
 
-/** What a group of batches adds, and the merges with stored records as far as they are known. */
+/** What a group of batches adds. */
 interface Group {
   project: StoredProject;
   decision: Decision;
   counts: GroupCounts;
   lists: GroupTopLists;
+  /** The merges with stored records, if they were made before the transaction. */
+  writes?: readonly Parameters<PutRecord>[];
 }
 
-/** Reads only. `room`: how much is kept of merges. */
+/** Reads only. */
 function* openGroup(
   schema: Schema,
   project: StoredProject,
   batches: readonly Batch[],
   now: number,
   requestsMax: number,
-  room = { bytes: 0 },
 ): Generator<void, Group> {
   const decision = yield* decide(batches, project, now, requestsMax);
-  const counts = new GroupCounts(room);
-  const lists = new GroupTopLists(schema, project.record, room);
+  const counts = new GroupCounts();
+  const lists = new GroupTopLists(schema, project.record);
   for (const { events } of decision.counted) {
     for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
@@ -145,13 +157,24 @@ function* openGroup(
   return { project, decision, counts, lists };
 }
 
+/** Passes the changed records to `put`. */
+function* mergeGroup(
+  schema: Schema,
+  { counts, lists }: Group,
+  topKeys: number,
+  put: PutRecord,
+): Generator<void, void> {
+  yield* counts.merge(schema, put);
+  yield* lists.merge(schema, topKeys, put);
+}
+
 const EVENTS_PER_STEP = 500;
-/** What is kept of a prepared group. Full records have some 100 KB, and a batch can change thousands of them. */
+/** A group that changes more is merged in its transaction. Full records have some 100 KB, and a batch can change thousands of them. */
 const PREPARED_BYTES_MAX = 64 * 1_024 * 1_024;
 
 /**
  * Computes what a transaction will write, before it begins: a transaction holds the event loop, and the write lock of all
- * processes. What changes in the meantime is computed again in the transaction.
+ * processes. If something changes in the meantime, all is computed again in the transaction.
  */
 export function* prepareGroup(
   schema: Schema,
@@ -161,12 +184,18 @@ export function* prepareGroup(
 ): Generator<void, Group | undefined> {
   const record = schema.projects.get(batches[0]?.project ?? '');
   if (record === undefined) return undefined;
-  const room = { bytes: PREPARED_BYTES_MAX };
-  const project = new StoredProject(schema, record);
-  const group = yield* openGroup(schema, project, batches, now, requestsMax, room);
-  yield* group.counts.merge(schema, () => {});
-  yield* group.lists.merge(schema, topKeys, () => {});
-  return group;
+  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, requestsMax);
+  const writes: Parameters<PutRecord>[] = [];
+  let bytes = 0;
+  const keep: PutRecord = (table, key, value) => {
+    writes.push([table, Buffer.from(key), Buffer.from(value)]);
+    bytes += value.length;
+  };
+  for (const _ of mergeGroup(schema, group, topKeys, keep)) {
+    if (bytes > PREPARED_BYTES_MAX) return group;
+    yield;
+  }
+  return { ...group, writes };
 }
 
 /** Runs inside a write transaction. All batches are of one project. If this throws, the caller must roll back. */
@@ -181,8 +210,7 @@ export function appendGroup(
   const project = new StoredProject(schema, record);
   const decided = decideBatches(batches, project, now);
   const isCurrent =
-    prepared?.project.isCurrent(record) &&
-    prepared.lists.isCurrent(schema) &&
+    prepared?.project.isCurrent(project) &&
     prepared.decision.batches.outcomes.every((outcome, i) => outcome === decided.outcomes[i]);
   const group =
     prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, requestsMax));
@@ -199,17 +227,16 @@ export function appendGroup(
     generations: requests.generations,
   });
   countChange(schema);
-  const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
-  const put = (additions: RecordAdditions, value: Buffer) => {
-    if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
-      ({ level, chunk } = additions);
-      countChunkChange(schema, level, chunk);
-    }
-    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), value);
+  const put: PutRecord = (table, key, value) => {
+    schema[table].putSync(key, value);
+    if (table !== 'cells' || key[0] === EXACT.id) return;
+    if (key[0] === level && key.readUInt32BE(1) === chunk) return;
+    [level, chunk] = [key[0] ?? 0, key.readUInt32BE(1)];
+    countChunkChange(schema, level, chunk);
   };
-  finish(group.counts.merge(schema, put));
-  finish(group.lists.merge(schema, topKeys, (hour, scope, list) => putRecord(schema, hour, scope, list)));
+  if (group.writes) for (const write of group.writes) put(...write);
+  else finish(mergeGroup(schema, group, topKeys, put));
   return results;
 }
 
@@ -374,11 +401,6 @@ interface RecordAdditions extends Additions {
   scope: number;
 }
 
-interface MergedRecord {
-  value: Buffer;
-  raised: [series: number, peak: number][];
-}
-
 /** Counters of a level by chunk and scope: counts by cellCode. */
 type Counters = { level: Level; records: Map<number, Map<number, number>> }[];
 
@@ -386,15 +408,6 @@ type Counters = { level: Level; records: Map<number, Map<number, number>> }[];
 class GroupCounts {
   /** Packed cells (packCell) by minute and scope, in order of arrival. */
   readonly #minutes = new Map<number, number[]>();
-  #exact: RecordAdditions[] | null = null;
-  /** Additions to counters, which depend on the peaks of exact records. */
-  #counters: RecordAdditions[] | null = null;
-  readonly #known: KnownMerges<RecordAdditions, MergedRecord>;
-
-  /** `room`: how much is kept of merges. */
-  constructor(room: { bytes: number }) {
-    this.#known = new KnownMerges(room);
-  }
 
   add(event: Event, project: number, host: number | null): void {
     packEvent(event, (minute, packed) => {
@@ -409,53 +422,38 @@ class GroupCounts {
     return list;
   }
 
-  /**
-   * Passes the changed records to `put`, first exact ones, then counters by level. The value is valid until the next call.
-   * Merges are not repeated while the stored record is the same.
-   */
-  *merge(schema: Schema, put: (record: RecordAdditions, value: Buffer) => void): Generator<void, void> {
+  /** Passes the changed records to `put`, first exact ones, then counters by level. In key order, which is the fastest for the B-tree. */
+  *merge(schema: Schema, put: PutRecord): Generator<void, void> {
     const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
     const writer = new RecordWriter();
     const peaks = new MinutePeaks();
-    let isKnown = true;
-    const merge = (record: RecordAdditions, recordPeaks?: MinutePeaks) => {
-      const { level, chunk, scope } = record;
+    const key = Buffer.allocUnsafe(9);
+    const merge = ({ level, chunk, scope, ...additions }: RecordAdditions, recordPeaks?: MinutePeaks) => {
       // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
-      const stored = records.read(level, chunk, scope);
-      const known = this.#known.get(record, stored);
-      if (known) return known;
-      isKnown = false;
-      mergeCells(stored, record, writer, recordPeaks);
+      mergeCells(records.read(level, chunk, scope), additions, writer, recordPeaks);
       const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
-      const raised = recordPeaks?.raised() ?? [];
-      this.#known.keep(record, stored, value.length, () => ({ value: Buffer.from(value), raised }));
-      return { value, raised };
+      put('cells', cellsKey(level, chunk, scope, key), value);
     };
     const counters: Counters = COUNTERS.map((level) => ({ level, records: new Map() }));
-    for (const record of this.#exactRecords()) {
-      const { value, raised } = merge(record, peaks);
-      put(record, value);
+    for (const minute of [...this.#minutes.keys()].sort((a, b) => a - b)) {
+      const record = recordOf(EXACT.id, minute, sumCells(this.#minutes.get(minute) ?? []));
+      merge(record, peaks);
       addToCounters(counters, record, seriesTotals(record));
-      addToCounters(counters, record, raised);
+      addToCounters(counters, record, peaks.raised());
       yield;
     }
-    if (!isKnown || this.#counters === null) this.#counters = yield* counterRecords(counters);
-    for (const record of this.#counters) {
-      put(record, merge(record).value);
-      yield;
+    for (const { level, records: changed } of counters) {
+      for (const chunk of [...changed.keys()].sort((a, b) => a - b)) {
+        merge(recordOf(level.id, chunk, additionsOf(changed.get(chunk) ?? new Map())));
+        yield;
+      }
     }
   }
+}
 
-  /** In key order, which is the fastest for the B-tree. */
-  #exactRecords(): RecordAdditions[] {
-    this.#exact ??= [...this.#minutes.keys()]
-      .sort((a, b) => a - b)
-      .map((key) => {
-        const cells = sumCells(this.#minutes.get(key) ?? []);
-        return { level: EXACT.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...cells };
-      });
-    return this.#exact;
-  }
+/** `key`: of the chunk and the scope. */
+function recordOf(level: number, key: number, additions: Additions): RecordAdditions {
+  return { level, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...additions };
 }
 
 function addToCounters(
@@ -472,22 +470,4 @@ function addToCounters(
       return known;
     });
   }
-}
-
-/** In key order within each level. */
-function* counterRecords(counters: Counters): Generator<void, RecordAdditions[]> {
-  const additions: RecordAdditions[] = [];
-  for (const { level, records } of counters) {
-    for (const key of [...records.keys()].sort((a, b) => a - b)) {
-      const cells = additionsOf(records.get(key) ?? new Map());
-      additions.push({
-        level: level.id,
-        chunk: Math.floor(key / SCOPES_MAX),
-        scope: key % SCOPES_MAX,
-        ...cells,
-      });
-      yield;
-    }
-  }
-  return additions;
 }

@@ -102,15 +102,18 @@ class Repair {
       for (const chunk of [...coarseChunks(this.#schema, pair)])
         this.#step(() => this.#repairChunk(pair, chunk));
     }
-    this.#step(() => this.#removeDamagedTopLists());
     this.#step(() => {
-      changeAllVersions(this.#schema);
+      this.#removeDamagedTopLists();
       countChange(this.#schema);
     });
   }
 
   #step(action: () => void): void {
-    commitSync(this.#schema, action);
+    commitSync(this.#schema, () => {
+      action();
+      // Appends that were prepared before this step compute their records again.
+      changeAllVersions(this.#schema);
+    });
   }
 
   #repaired(finding: Finding): void {

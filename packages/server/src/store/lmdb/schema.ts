@@ -54,7 +54,7 @@ export interface ProjectRecord {
   hosts: number;
   /** The time of the latest event: queries of later times read nothing. */
   latest: number;
-  /** Counts appends: what was read before the latest one may have changed. */
+  /** Counts changes of its records in `cells` and `top-lists`: what was read before the latest one may have changed. */
   appends: number;
   /** Of its flagged requests. */
   generations: Generations;
@@ -84,6 +84,9 @@ export interface SourceRecord extends Omit<Source, 'hosts'> {
 export type BinaryTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
 };
+
+/** Takes a record to write, with its checksum. Both buffers are valid until the next call. */
+export type PutRecord = (table: 'cells' | 'topLists', key: Buffer, value: Buffer) => void;
 
 /** A snapshot over several turns of the event loop. Without one, reads see the latest commit. */
 export interface ReadOptions {

@@ -1,13 +1,11 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
-import { KnownMerges } from '../known-merges.ts';
 import type { Level } from '../plan.ts';
 import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
-  type ChangedRecord,
   checkRecord,
   decodeRecord,
   selectOwn,
@@ -29,6 +27,7 @@ import {
   LEVELS,
   metaValue,
   type ProjectRecord,
+  type PutRecord,
   type ReadOptions,
   type Schema,
   withoutChecksum,
@@ -58,15 +57,21 @@ function recordName(hour: number, scope: number): string {
   return `the record of the hour ${hour}, scope ${scope} of the table top-lists`;
 }
 
-export function putRecord({ topLists }: Schema, hour: number, scope: number, record: Uint8Array): void {
+/** Passes a record with its checksum. */
+function putRecord(put: PutRecord, hour: number, scope: number, record: Uint8Array): void {
   const value = Buffer.allocUnsafe(CHECKSUM_BYTES + record.length);
   value.set(record, CHECKSUM_BYTES);
-  topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
+  put('topLists', listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
 /** No list has hours that begin before this. */
 function topListsBefore(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'topLists', read);
+}
+
+/** Lists of hours that begin before this are deleted. */
+export function keptListsFrom(schema: Schema): number {
+  return Math.max(topListsBefore(schema), metaValue(schema, 'freed'));
 }
 
 /** Attacks of a group of batches of one project. */
@@ -76,19 +81,10 @@ export class GroupTopLists {
   readonly #additions = new TopAdditions();
   /** The scopes of hosts by ID. */
   readonly #scopes = new Map<string, number>();
-  /** By hour. */
-  readonly #known = new Map<number, KnownMerges<string, ChangedRecord[]>>();
-  readonly #room: { bytes: number };
 
-  /** `room`: how much is kept of merges. */
-  constructor(schema: Schema, project: ProjectRecord, room: { bytes: number }) {
+  constructor(schema: Schema, project: ProjectRecord) {
     this.#project = project;
-    this.#before = topListsBefore(schema);
-    this.#room = room;
-  }
-
-  isCurrent(schema: Schema): boolean {
-    return topListsBefore(schema) === this.#before;
+    this.#before = keptListsFrom(schema);
   }
 
   /** `host`: null without a registered host. */
@@ -102,15 +98,8 @@ export class GroupTopLists {
     this.#additions.add(attack, count, host?.id ?? null);
   }
 
-  /**
-   * Passes the changed records to `put`, hour by hour. To write them, this runs inside the write transaction of the
-   * counters, which also counts the change.
-   */
-  *merge(
-    schema: Schema,
-    keysMax: number,
-    put: (hour: number, scope: number, record: Buffer) => void,
-  ): Generator<void, void> {
+  /** Passes the changed records to `put`, hour by hour. The transaction of the counters, which writes them, counts the change. */
+  *merge(schema: Schema, keysMax: number, put: PutRecord): Generator<void, void> {
     const reader = new ListsReader(schema);
     const { id: project, scope } = this.#project;
     const scopeOf = (hostId: string | null) =>
@@ -120,12 +109,10 @@ export class GroupTopLists {
         const of = scopeOf(hostId);
         return of === undefined ? undefined : reader.read(hour, of);
       };
-      const known = this.#known.get(hour) ?? new KnownMerges(this.#room);
-      this.#known.set(hour, known);
-      for (const { hostId, record } of yield* addToRecords({ additions, read, project, keysMax, known })) {
+      for (const { hostId, record } of yield* addToRecords({ additions, read, project, keysMax })) {
         const of = scopeOf(hostId);
         // A divided joint record may contain a deleted host, whose attacks remain in the record of the project.
-        if (of !== undefined) put(hour, of, record);
+        if (of !== undefined) putRecord(put, hour, of, record);
       }
     }
   }
@@ -341,6 +328,7 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
       for (const key of own) schema.topLists.removeSync(key);
       countHourChanges(
         schema,
+        projectId,
         own.map((key) => key.readUInt32BE(0)),
       );
       last = keys.at(-1) ?? last;
@@ -350,9 +338,11 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
 }
 
 /** Counts changes of lists without a change of counts. */
-function countHourChanges(schema: Schema, hours: readonly number[]): void {
-  if (hours.length === 0) return;
+function countHourChanges(schema: Schema, projectId: string, hours: readonly number[]): void {
+  const project = schema.projects.get(projectId);
+  if (hours.length === 0 || project === undefined) return;
   countChange(schema);
+  schema.projects.putSync(projectId, { ...project, appends: project.appends + 1 });
   for (const { id, cellMs, cellsPerChunk } of COUNTERS) {
     const chunks = new Set(hours.map((hour) => Math.floor((hour * HOUR_MS) / (cellMs * cellsPerChunk))));
     for (const chunk of chunks) countChunkChange(schema, id, chunk);
@@ -416,15 +406,17 @@ function* keysOfHours(schema: Schema, first: number, last: number): Generator<Bu
 export function putTopSlices(schema: Schema, projectId: string, slices: readonly TopSlice[]): void {
   const project = schema.projects.get(projectId);
   const horizon = metaValue(schema, 'horizon');
-  const before = Math.max(topListsBefore(schema), metaValue(schema, 'freed'));
+  const before = keptListsFrom(schema);
+  const put: PutRecord = (_, key, value) => schema.topLists.putSync(key, value);
   const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
   for (const { hostId, hour, record } of kept) {
     const of = project?.scope ?? 0;
     checkRecord(record);
-    putRecord(schema, hour, hostId === null ? of : hostScope(schema, projectId, of, hostId), record);
+    putRecord(put, hour, hostId === null ? of : hostScope(schema, projectId, of, hostId), record);
   }
   countHourChanges(
     schema,
+    projectId,
     kept.map(({ hour }) => hour),
   );
 }
