@@ -2,8 +2,8 @@
 import { Slices } from './slices.ts';
 import type { HostnamesToResolve } from './store.ts';
 
-/** Names that are looked up in one turn of the event loop: a few milliseconds. */
-export const NAMES_PER_TURN = 5_000;
+/** Names that are looked up in one step: less than a millisecond. */
+export const NAMES_PER_STEP = 500;
 
 /** The registered names of a project. */
 export interface Hostnames {
@@ -19,10 +19,10 @@ export interface NewHosts {
   room: number;
 }
 
-/** `add` registers at most `newNamesMax` names at a time. Names for which it returns no ID stay unresolved. */
+/** `add` registers at most `newNamesPerCall` names at a time. Names for which it returns no ID stay unresolved. */
 export async function resolveHosts(
   { hostnames, limit }: HostnamesToResolve,
-  newNamesMax: number,
+  newNamesPerCall: number,
   read: () => Promise<Hostnames>,
   add: (hostnames: ReadonlySet<string>) => Promise<NewHosts>,
 ): Promise<(string | null)[]> {
@@ -34,14 +34,7 @@ export async function resolveHosts(
   for (;;) {
     const { hosts, find } = await read();
     room ??= limit - hosts;
-    const newNames = new Set<string>();
-    for (const [i, hostname] of hostnames.entries()) {
-      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await slices.next();
-      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
-      ids[i] = id;
-      const isNew = id === null && !registered.has(hostname);
-      if (isNew && newNames.size < Math.min(room, newNamesMax)) newNames.add(hostname);
-    }
+    const newNames = await slices.run(lookUp(find, Math.min(room, newNamesPerCall)));
     if (newNames.size === 0) return ids;
     const added = await add(newNames);
     for (const hostname of newNames) registered.set(hostname, added.ids.get(hostname) ?? null);
@@ -50,5 +43,17 @@ export async function resolveHosts(
     if (ids.every((id, i) => id !== null || registered.has(hostnames[i] ?? ''))) {
       return hostnames.map((hostname, i) => ids[i] ?? registered.get(hostname) ?? null);
     }
+  }
+
+  /** Fills in known IDs. Returns the first of the new names. */
+  function* lookUp(find: Hostnames['find'], newNamesMax: number): Generator<void, Set<string>> {
+    const newNames = new Set<string>();
+    for (const [i, hostname] of hostnames.entries()) {
+      if (i % NAMES_PER_STEP === NAMES_PER_STEP - 1) yield;
+      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
+      ids[i] = id;
+      if (id === null && !registered.has(hostname) && newNames.size < newNamesMax) newNames.add(hostname);
+    }
+    return newNames;
   }
 }

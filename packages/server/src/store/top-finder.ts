@@ -165,7 +165,6 @@ export class TopFinder<State extends {}> {
     let [hour, bytes, before] = [to, 0, 0];
     if (from >= to) return { merge, from };
     for await (const record of snapshot.records(from, to)) {
-      if (slices.isOver()) await slices.next();
       if (record.bytes === 0) continue;
       if (record.hour !== hour) {
         if (bytes >= this.#bytesMax) return { merge, from: hour };
@@ -174,10 +173,15 @@ export class TopFinder<State extends {}> {
       }
       bytes += costOf(record);
       if (bytes - before > this.#bytesMax) return this.#mergeHours(snapshot, query, slices, hour + 1, to);
-      for (const { summary, prefix } of record.summaries) await slices.run(merge.add(summary, prefix));
+      await slices.run(addRecord(merge, record));
     }
     return { merge, from };
   }
+}
+
+function* addRecord(merge: TopMerge, { summaries }: MergedRecord): Generator<void, void> {
+  for (const { summary, prefix } of summaries) yield* merge.add(summary, prefix);
+  yield;
 }
 
 /** Reading a record costs at most half as much as merging it. */

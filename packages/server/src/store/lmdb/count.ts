@@ -4,7 +4,7 @@ import { ChangeCounter } from '../../lmdb/change-counter.ts';
 import { accumulate, type CountArray } from '../cells.ts';
 import { type ChunkPlan, clip, type Level, planChunks } from '../plan.ts';
 import { LAYOUTS, ROWS, type RowsName, splitRows } from '../rows.ts';
-import { SLICE_MS, Slices } from '../slices.ts';
+import { finish, SLICE_MS, Slices } from '../slices.ts';
 import { type AnyCounts, CACHE_BYTES, type CountQuery, StoreDamaged, type TimeRange } from '../store.ts';
 import { CHUNKS_PER_LEVEL, ChunkCache, partKey, SharedChunks } from './chunk-cache.ts';
 import {
@@ -19,7 +19,6 @@ import type { HostLists } from './host-lists.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
-  CHANGES,
   COUNTERS,
   cellsIn,
   changesOf,
@@ -40,9 +39,6 @@ export type Counter = (query: CountQuery) => AnyCounts | Promise<AnyCounts>;
 /** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
-
-/** The cells of a cut minute are cached if its records have up to this many bytes: most cells have one or two. */
-const LISTED_BYTES_MAX = 16_384;
 
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
@@ -112,140 +108,107 @@ export function createCounter(
   const isOnePart = ({ level, runs }: ChunkPlan, points: number) =>
     points === 1 && runs.length === 4 && level < MINUTES.id;
 
-  const planOf = ({ edges, ignoreHorizon }: CountQuery, horizon: number, latest: number) =>
-    planChunks(clip(edges, ignoreHorizon ? 0 : horizon, latest), LEVELS);
-
-  /** Undefined unless everything is cached. Needs no snapshot, which takes longer than everything here. */
-  function countCached(query: CountQuery, changesNow: number): AnyCounts | undefined {
+  /** What a query counts while the change counter has this value. Hosts are missing if their list has to be read. */
+  function open({ edges, ignoreHorizon, ...query }: CountQuery, changesNow: number) {
     const { project, horizon, deleted } = findProject(query.project, changesNow);
-    if (project === undefined) return undefined;
+    if (project === undefined) return { project, plan: [] };
     const selected =
       query.byHost && query.hosts === undefined
         ? hostLists.findCounted(project, changesNow)
         : select(project, query.hosts, deleted);
-    if (selected === undefined) return undefined;
+    return {
+      project,
+      selected,
+      plan: planChunks(clip(edges, ignoreHorizon ? 0 : horizon, project.latest), LEVELS),
+    };
+  }
+
+  /** Without a reader, undefined unless everything is cached: that needs no snapshot, which takes longer than all the rest. */
+  function* count(
+    query: CountQuery,
+    { scopes, ids, key: selection }: Selected,
+    plan: readonly ChunkPlan[],
+    changesNow: number,
+    reader?: RecordReader,
+  ): Generator<void, AnyCounts | undefined> {
     const cache = cacheOf(query);
-    const { rowCount, points } = shapeOf(query, selected.scopes.length);
+    const shape = shapeOf(query, scopes.length);
+    const { rowCount, points } = shape;
     const out = new Float64Array(rowCount * points);
-    for (const planned of planOf(query, horizon, project.latest)) {
+    for (const planned of plan) {
       const { level, chunk, runs } = planned;
       const isPart = isOnePart(planned, points);
-      const key = isPart ? partKey(selected.key, runs) : selected.key;
-      const known = cache.find(level, chunk, changesNow, key);
+      const key = isPart ? partKey(selection, runs) : selection;
+      let known: CountArray | undefined;
+      if (reader === undefined) known = cache.find(level, chunk, changesNow, key);
+      else {
+        const cached = cache.open(level, chunk, changesNow, () => reader.changes(level, chunk));
+        known =
+          cached.get(key) ?? cached.put(key, yield* readNumbers(planned, scopes, shape, reader, isPart));
+      }
       if (known === undefined) return undefined;
       if (isPart) addTo(out, known);
       else if (level === EXACT.id) accumulateList(known, runs, points, out);
       else accumulateTotals(known, cellsIn(level), runs, points, out);
     }
-    return resultOf(query, selected.ids, out);
-  }
-
-  /** Yields when a slice is over. Without `slices`, the first step is the last. */
-  function* count(
-    query: CountQuery,
-    { scopes, ids, key }: Selected,
-    plan: readonly ChunkPlan[],
-    changesNow: number,
-    read?: ReadOptions,
-    slices?: Slices,
-  ): Generator<void, AnyCounts> {
-    const cache = cacheOf(query);
-    const { rowOf, rowCount, rowsPerHost, points } = shapeOf(query, scopes.length);
-    const out = new Float64Array(rowCount * points);
-    const reader = new RecordReader(schema, { read });
-    function* readRecords({ level, chunk }: ChunkPlan, use: (record: Uint8Array, firstRow: number) => void) {
-      for (let host = 0; host < scopes.length; host++) {
-        const record = reader.read(level, chunk, scopes[host] ?? 0);
-        if (record !== undefined) use(record, host * rowsPerHost);
-        if (slices?.isOver(record)) yield;
-      }
-    }
-    for (const planned of plan) {
-      const { level, chunk, runs } = planned;
-      const cached = cache.open(level, chunk, changesNow, () =>
-        readChanges(schema, reader, level, chunk, read),
-      );
-      const isPart = isOnePart(planned, points);
-      const part = isPart ? partKey(key, runs) : key;
-      let known = cached.get(part);
-      if (isPart) {
-        if (known === undefined) {
-          const sums = new Float64Array(rowCount);
-          yield* readRecords(planned, (record, firstRow) =>
-            accumulate(record, runs, rowOf, 1, sums.subarray(firstRow)),
-          );
-          known = cached.put(part, compact(sums));
-        }
-        addTo(out, known);
-      } else if (level !== EXACT.id) {
-        const cells = cellsIn(level);
-        if (known === undefined) {
-          const sums = new Float64Array(rowCount * (cells + 1));
-          yield* readRecords(planned, (record, firstRow) =>
-            addCells(record, rowOf, cells, sums.subarray(firstRow * (cells + 1))),
-          );
-          known = cached.put(part, toRunningTotals(sums, rowCount, cells));
-        }
-        accumulateTotals(known, cells, runs, points, out);
-      } else if (known !== undefined) accumulateList(known, runs, points, out);
-      else {
-        const list: number[] = [];
-        let bytes = 0;
-        yield* readRecords(planned, (record, firstRow) => {
-          accumulate(record, runs, rowOf, points, out.subarray(firstRow * points));
-          bytes += record.length;
-          if (bytes <= LISTED_BYTES_MAX) listCells(record, rowOf, list, firstRow);
-        });
-        if (bytes <= LISTED_BYTES_MAX) cached.put(part, compact(list));
-      }
-    }
     return resultOf(query, ids, out);
   }
 
   return (query) => {
-    const cached = countCached(query, changes.get());
+    const before = changes.get();
+    const known = open(query, before);
+    const cached = known.selected && finish(count(query, known.selected, known.plan, before));
     if (cached !== undefined) return cached;
     // The cached chunks and those that are read must be of one snapshot.
     const changesNow = changes.renew();
-    const { project: found, horizon, deleted } = findProject(query.project, changesNow);
+    const { project: found, selected, plan } = open(query, changesNow);
     if (found === undefined) {
       const { rowCount, points } = shapeOf(query, 0);
       return resultOf(query, [], new Float64Array(rowCount * points));
     }
-    const isListed = query.byHost && query.hosts === undefined;
-    const selected = isListed ? undefined : select(found, query.hosts, deleted);
-    if (selected !== undefined) {
-      const plan = planOf(query, horizon, found.latest);
-      // The only step of `count` returns the counts.
-      if (!isLarge(selected.scopes, plan, LAYOUTS[query.rows].count))
-        return count(query, selected, plan, changesNow).next().value as AnyCounts;
-    }
-    return inSlices(schema, sliceMs, function* (read, slices) {
+    const countWith = (hosts: Selected, read?: ReadOptions) =>
+      // With a reader, there are always counts.
+      count(query, hosts, plan, changesNow, new RecordReader(schema, { read })) as Generator<void, AnyCounts>;
+    if (selected && !isLarge(selected.scopes, plan, LAYOUTS[query.rows].count))
+      return finish(countWith(selected));
+    return inSnapshot(schema, async (read) => {
+      const slices = new Slices(sliceMs);
+      if (selected) return slices.run(countWith(selected, read));
+      // New hosts do not change the counter.
       const project = schema.projects.get(query.project, read) ?? found;
-      const hosts = selected ?? (yield* hostLists.list(project, read));
-      if (isListed && hosts.ids.length !== project.hosts)
+      const hosts = await slices.run(hostLists.list(project, read));
+      if (hosts.ids.length !== project.hosts)
         throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${hosts.ids.length} records`);
-      const plan = planOf(query, metaValue(schema, 'horizon', read), project.latest);
-      return yield* count(query, hosts, plan, allChanges(schema, read), read, slices);
+      return slices.run(countWith(hosts, read));
     });
   };
 }
 
-/** 0 for a chunk without counters. A damaged key must not look like one. */
-export function readChanges(
-  schema: Schema,
-  records: RecordReader,
-  level: number,
-  chunk: number,
-  read?: ReadOptions,
-): number {
-  if (level === EXACT.id) {
-    // Exact records have no change counter of their own.
-    return readChanges(schema, records, MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk), read);
+/** Reads the numbers of a chunk that the cache keeps (decoded-cells.ts): sums of a run, running totals, or a list of cells. */
+function* readNumbers(
+  { level, chunk, runs }: ChunkPlan,
+  scopes: readonly number[],
+  { rowOf, rowCount, rowsPerHost }: ReturnType<typeof shapeOf>,
+  reader: RecordReader,
+  isPart: boolean,
+): Generator<void, CountArray> {
+  const cells = cellsIn(level);
+  const numbersPerRow = isPart ? 1 : cells + 1;
+  const sums = new Float64Array(level === EXACT.id ? 0 : rowCount * numbersPerRow);
+  const list: number[] = [];
+  for (const [host, scope] of scopes.entries()) {
+    const record = reader.read(level, chunk, scope);
+    const row = host * rowsPerHost;
+    const ofHost = sums.subarray(row * numbersPerRow);
+    if (record !== undefined) {
+      if (isPart) accumulate(record, runs, rowOf, 1, ofHost);
+      else if (level === EXACT.id) listCells(record, rowOf, list, row);
+      else addCells(record, rowOf, cells, ofHost);
+    }
+    yield;
   }
-  const found = changesOf(schema.cells, level, chunk, read);
-  if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
-  return found ?? 0;
+  if (isPart) return compact(sums);
+  return level === EXACT.id ? compact(list) : toRunningTotals(sums, rowCount, cells);
 }
 
 function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount: number): boolean {
@@ -257,23 +220,6 @@ function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount
 
 function addTo(out: Float64Array, sums: CountArray): void {
   for (let i = 0; i < sums.length; i++) out[i] = (out[i] ?? 0) + (sums[i] ?? 0);
-}
-
-/** Work over several turns of the event loop that yields when a slice is over, in one snapshot. */
-export function inSlices<T>(
-  schema: Schema,
-  sliceMs: number,
-  start: (read: ReadOptions, slices: Slices) => Generator<void, T>,
-): Promise<T> {
-  return inSnapshot(schema, async (read) => {
-    const slices = new Slices(sliceMs);
-    const work = start(read, slices);
-    for (;;) {
-      const { done, value } = work.next();
-      if (done) return value;
-      await slices.next();
-    }
-  });
 }
 
 /**

@@ -2,9 +2,9 @@
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache } from '../../cache.ts';
 import { isDeletedHost } from '../ids.ts';
-import { SLICE_MS } from '../slices.ts';
+import { Slices } from '../slices.ts';
 import { type Host, StoreDamaged } from '../store.ts';
-import { inSlices, type Lookups, type Selected } from './count.ts';
+import { inSnapshot, type Lookups, type Selected } from './count.ts';
 import { publicHost } from './hosts.ts';
 import { matchesHostKey } from './records.ts';
 import {
@@ -94,8 +94,9 @@ export function createHostLists(schema: Schema, { nextKey }: Lookups) {
       if (project === undefined) return [];
       const cached = find(project);
       if (cached !== undefined) return cached.hosts;
-      return inSlices(schema, SLICE_MS, function* (read) {
-        return (yield* list(schema.projects.get(projectId, read) ?? project, read)).hosts;
+      return inSnapshot(schema, async (read) => {
+        const steps = list(schema.projects.get(projectId, read) ?? project, read);
+        return (await new Slices().run(steps)).hosts;
       });
     },
   };

@@ -1,7 +1,6 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { deletedHostId, freeHostId } from '../ids.ts';
-import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
-import { Slices } from '../slices.ts';
+import { type Hostnames, NAMES_PER_STEP, type NewHosts } from '../resolve-hosts.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
 import {
@@ -17,17 +16,16 @@ import {
 export const NEW_NAMES_PER_TRANSACTION = 250;
 
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
-export async function readHostnames(
+export function* readHostnames(
   { projects, hostnames }: Schema,
   wanted: HostnamesToResolve,
-): Promise<Hostnames> {
+): Generator<void, Hostnames> {
   const { scope, hosts } = projects.get(wanted.project) ?? { scope: 0, hosts: 0 };
   if (wanted.hostnames.length < hosts) return { hosts, find: (hostname) => hostnames.get([scope, hostname]) };
-  const slices = new Slices();
   const ids = new Map<string, string>();
   let after: [number, string] | [number] = [scope];
   for (;;) {
-    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_TURN });
+    const range = hostnames.getRange({ start: after, end: [scope + 1], limit: NAMES_PER_STEP });
     let read = 0;
     for (const { key, value } of range) {
       ids.set(key[1], value);
@@ -35,8 +33,8 @@ export async function readHostnames(
       read++;
     }
     // The last name of a part is the first of the next.
-    if (read < NAMES_PER_TURN) return { hosts, find: (hostname) => ids.get(hostname) };
-    await slices.next();
+    if (read < NAMES_PER_STEP) return { hosts, find: (hostname) => ids.get(hostname) };
+    yield;
   }
 }
 

@@ -164,7 +164,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
         resolveHosts(
           names,
           NEW_NAMES_PER_TRANSACTION,
-          () => readHostnames(schema, names),
+          () => new Slices().run(readHostnames(schema, names)),
           (newNames) =>
             grow(() => addHosts(schema, names, newNames, now()))
               // The next lookups must see the names that other processes have registered.

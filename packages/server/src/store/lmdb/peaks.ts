@@ -9,10 +9,10 @@ import { clip, type Level } from '../plan.ts';
 import { Slices } from '../slices.ts';
 import { QueryTooLarge } from '../store.ts';
 import { ChunkCache } from './chunk-cache.ts';
-import { inSnapshot, type Lookups, readChanges, type Selected } from './count.ts';
+import { inSnapshot, type Lookups, type Selected } from './count.ts';
 import { compact } from './decoded-cells.ts';
 import { RecordReader } from './records.ts';
-import { COUNTERS, EXACT, type ReadOptions, type Schema } from './schema.ts';
+import { COUNTERS, EXACT, type Schema } from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
 type PeakFinder = (
@@ -42,49 +42,40 @@ export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMI
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
     const selected = lookups.select(project, hosts, deleted);
     if (selected.scopes.length === 0) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const clipped = clip(edges, horizon, project.latest);
-    return inSnapshot(schema, (read) =>
-      findPeaks(
-        clipped,
-        new CounterPeaks(schema, cache, { ...selected, project: project.scope, changes }, read, limits),
-      ),
-    );
+    const query = { ...selected, project: project.scope, changes };
+    return inSnapshot(schema, (read) => {
+      const reader = new CounterPeaks(new RecordReader(schema, { read }), cache, query, limits);
+      return findPeaks(clip(edges, horizon, project.latest), reader);
+    });
   };
 }
 
 class CounterPeaks implements PeakReader {
   readonly levels = COUNTERS;
   readonly exact = EXACT;
-  readonly #schema: Schema;
   readonly #cache: ChunkCache;
   readonly #query: Selected & { project: number; changes: number };
-  readonly #read: ReadOptions;
   readonly #records: RecordReader;
   readonly #slices = new Slices();
   #recordsLeft: number;
   #bytesLeft: number;
 
   constructor(
-    schema: Schema,
+    records: RecordReader,
     cache: ChunkCache,
     query: Selected & { project: number; changes: number },
-    read: ReadOptions,
     limits: typeof LIMITS,
   ) {
-    this.#schema = schema;
+    this.#records = records;
     this.#cache = cache;
     this.#query = query;
-    this.#read = read;
-    this.#records = new RecordReader(schema, { read });
     this.#recordsLeft = limits.records;
     this.#bytesLeft = limits.bytes;
   }
 
   cells(level: Level, chunk: number): CellPeaks | Promise<CellPeaks> {
     const { key, changes } = this.#query;
-    const cached = this.#cache.open(level.id, chunk, changes, () =>
-      readChanges(this.#schema, this.#records, level.id, chunk, this.#read),
-    );
+    const cached = this.#cache.open(level.id, chunk, changes, () => this.#records.changes(level.id, chunk));
     const known = cached.get(key);
     if (known !== undefined) return boundsOf(known, level);
     return this.#slices

@@ -9,10 +9,13 @@ import {
   CHANGES,
   cellsKey,
   cellsSeed,
+  changesOf,
   decodeChanges,
+  EXACT,
   type HostRecord,
   LEVELS,
   levelRange,
+  MINUTES,
   type ProjectRecord,
   type ReadOptions,
   recordName,
@@ -56,8 +59,17 @@ export class RecordReader {
       recordsRead.publish(1);
       return checkedSections(level, chunk, scope, stored);
     }
-    if (this.#checksAbsence(level)) this.checkAbsence(level, chunk, scope);
+    if (this.#checksAbsence(level)) this.#checkAbsence(level, chunk, scope);
     return undefined;
+  }
+
+  /** The change counter of a chunk, 0 without counters. A damaged key must not look like that. */
+  changes(level: number, chunk: number): number {
+    // Exact records have no change counter of their own.
+    if (level === EXACT.id) return this.changes(MINUTES.id, Math.floor(chunk / MINUTES.cellsPerChunk));
+    const found = changesOf(this.#schema.cells, level, chunk, this.#read);
+    if (found === undefined) this.#checkAbsence(level, chunk, CHANGES);
+    return found ?? 0;
   }
 
   /**
@@ -65,7 +77,7 @@ export class RecordReader {
    * search. Then the search ends next to the damaged key, or between keys that are out of order. So the neighbours are
    * checked: two intact ones prove that nothing is missing between them.
    */
-  checkAbsence(level: number, chunk: number, scope: number): void {
+  #checkAbsence(level: number, chunk: number, scope: number): void {
     const gap = this.#gap;
     if (gap.level === level && gap.chunk === chunk && gap.after < scope && scope < gap.before) return;
     const { before, after } = neighboursOf(
