@@ -33,8 +33,6 @@ for (const [category, name] of CATEGORIES.entries()) {
   GROUP_ROWS[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
 }
 
-const ALL_ATTACKS = GROUPS.length - 1;
-
 const SECONDS = 60;
 const SECOND_MS = 1_000;
 /** The seconds of a minute, as runs (plan.ts). */
@@ -212,83 +210,21 @@ function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Even
   }
 }
 
-/** The busiest second of each group in a minute, before and after a merge. */
-export class MinutePeaks {
-  readonly #before = new Float64Array(GROUPS.length);
-  readonly #after = new Float64Array(GROUPS.length);
-  /** Requests are one series, so their seconds come in order. This is the current one. */
-  #secondEnd = 0;
-  #requestsBefore = 0;
-  #requestsAfter = 0;
-  /** Attacks by group and second, before and after. Zero except in slots. */
-  readonly #attacks = new Float64Array(2 * GROUPS.length * SECONDS);
-  readonly #slots: number[] = [];
-  /** Categories share the seconds of a group, so an addition to one of them needs all. */
-  hasAttacks = false;
-
-  clear(hasAttacks: boolean): void {
-    this.hasAttacks = hasAttacks;
-    this.#before.fill(0);
-    this.#after.fill(0);
-    for (const slot of this.#slots) this.#attacks.fill(0, slot, slot + 2);
-    this.#slots.length = 0;
-    this.#secondEnd = 0;
-    this.#requestsBefore = 0;
-    this.#requestsAfter = 0;
-  }
-
-  /** Adds a cell. */
-  add(row: number, cell: number, before: number, after: number): void {
-    if (row > 0) {
-      this.#addAttacks(row, cell, before, after);
-      this.#addAttacks(ALL_ATTACKS, cell, before, after);
-      return;
-    }
-    if (cell >= this.#secondEnd) {
-      this.#raise(0, this.#requestsBefore, this.#requestsAfter);
-      this.#secondEnd = cell - (cell % SECOND_MS) + SECOND_MS;
-      this.#requestsBefore = 0;
-      this.#requestsAfter = 0;
-    }
-    this.#requestsBefore += before;
-    this.#requestsAfter += after;
-  }
-
-  /** The peaks that the merge has raised above 1, by series. */
-  raised(): [series: number, peak: number][] {
-    this.#raise(0, this.#requestsBefore, this.#requestsAfter);
-    const raised: [number, number][] = [];
-    for (let row = 0; row < GROUPS.length; row++) {
-      const peak = this.#after[row] ?? 0;
-      if (peak > 1 && peak > (this.#before[row] ?? 0)) raised.push([FIRST_PEAK + row, peak]);
-    }
-    return raised;
-  }
-
-  #addAttacks(row: number, cell: number, before: number, after: number): void {
-    const slot = 2 * (row * SECONDS + Math.floor(cell / SECOND_MS));
-    const sumBefore = (this.#attacks[slot] ?? 0) + before;
-    const sumAfter = (this.#attacks[slot + 1] ?? 0) + after;
-    this.#attacks[slot] = sumBefore;
-    this.#attacks[slot + 1] = sumAfter;
-    this.#slots.push(slot);
-    this.#raise(row, sumBefore, sumAfter);
-  }
-
-  #raise(row: number, before: number, after: number): void {
-    if (before > (this.#before[row] ?? 0)) this.#before[row] = before;
-    if (after > (this.#after[row] ?? 0)) this.#after[row] = after;
-  }
-}
+const secondsOfMinute = new Float64Array(GROUPS.length * SECONDS);
 
 /** The peaks of an exact record above 1, by series. */
 export function peaksOf(record: Uint8Array): [series: number, peak: number][] {
-  const peaks = new MinutePeaks();
-  for (const [code, count] of readCells(record)) {
-    const row = GROUP_ROWS[seriesOf(code)] ?? -1;
-    if (row >= 0) peaks.add(row, cellOf(code), 0, count);
+  secondsOfMinute.fill(0);
+  accumulate(record, SECOND_RUNS, GROUP_ROWS, SECONDS, secondsOfMinute);
+  addAllAttacks(secondsOfMinute);
+  const peaks = new Float64Array(GROUPS.length);
+  for (const [i, n] of secondsOfMinute.entries()) {
+    const row = Math.floor(i / SECONDS);
+    if (n > (peaks[row] ?? 0)) peaks[row] = n;
   }
-  return peaks.raised();
+  return Array.from(peaks, (peak, row): [number, number] => [FIRST_PEAK + row, peak]).filter(
+    ([, peak]) => peak > 1,
+  );
 }
 
 /** Fills in the last group from counts by group. */
@@ -306,11 +242,9 @@ export function mergeCells(
   record: Uint8Array | undefined,
   additions: Additions,
   writer: RecordWriter,
-  peaks?: MinutePeaks,
 ): Uint8Array {
   const { codes } = additions;
   writer.clear();
-  peaks?.clear((codes.at(-1) ?? 0) >= cellCode(FIRST_CATEGORY, 0));
   const old = new NumberReader(record ?? new Uint8Array(0));
   let next = 0;
   const oldLength = record?.length ?? 0;
@@ -321,21 +255,12 @@ export function mergeCells(
     const oldEnd = old.at < oldLength ? old.number() + old.at : oldLength;
     if (oldSeries < nextSeries) {
       writer.copy(old.bytes, sectionStart, oldEnd);
-      const row = GROUP_ROWS[oldSeries] ?? -1;
-      if (peaks?.hasAttacks && row > 0) {
-        for (let cell = -1; old.at < oldEnd; ) {
-          const token = old.number();
-          const count = token % 2 === 1 ? old.number() : 1;
-          cell += Math.floor(token / 2) + 1;
-          peaks.add(row, cell, count, count);
-        }
-      }
       old.at = oldEnd;
       continue;
     }
     if (nextSeries < oldSeries) old.at = sectionStart;
     const sectionEnd = oldSeries === nextSeries ? oldEnd : old.at;
-    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer, peaks);
+    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer);
   }
   return writer.bytes();
 }
@@ -348,13 +273,11 @@ function mergeSection(
   { codes, counts }: Additions,
   next: number,
   writer: RecordWriter,
-  peaks: MinutePeaks | undefined,
 ): number {
   const base = cellCode(series, 0);
   const end = cellCode(series + 1, 0);
   const section = writer.openSection(series);
   const isPeak = series >= FIRST_PEAK;
-  const row = (peaks && GROUP_ROWS[series]) ?? -1;
   const first = (codes[next] ?? base) - base;
   const start = old.at;
   let written = -1;
@@ -371,7 +294,6 @@ function mergeSection(
     if (pending) break;
     copied = old.at;
     written = cell;
-    if (row >= 0) peaks?.add(row, cell, count, count);
   }
   if (copied > start) writer.copy(old.bytes, start, copied);
   for (;;) {
@@ -385,17 +307,15 @@ function mergeSection(
     const added = code < end ? code - base : Number.POSITIVE_INFINITY;
     if (!pending && added === Number.POSITIVE_INFINITY) break;
     const at = pending ? Math.min(cell, added) : added;
-    let before = 0;
+    let total = 0;
     if (pending && cell === at) {
-      before = count;
+      total = count;
       pending = false;
     }
-    let total = before;
     if (added === at) {
       const addition = counts[next++] ?? 0;
       total = isPeak ? Math.max(total, addition) : total + addition;
     }
-    if (row >= 0) peaks?.add(row, at, before, total);
     writer.cell(at - written - 1, total);
     written = at;
   }

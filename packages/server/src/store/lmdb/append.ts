@@ -1,7 +1,7 @@
 /** The write side: one group of batches in one transaction. */
 import type { Event } from '../../event.ts';
 import { fromLinkRecord, isStart, startWith, toLinkRecord } from '../batches.ts';
-import { type Additions, additionsOf, MinutePeaks, mergeCells, seriesTotals, sumCells } from '../cells.ts';
+import { type Additions, additionsOf, mergeCells, peaksOf, seriesTotals, sumCells } from '../cells.ts';
 import {
   type BatchDecision,
   type CountedBatch,
@@ -426,20 +426,19 @@ class GroupCounts {
   *merge(schema: Schema, put: PutRecord): Generator<void, void> {
     const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
     const writer = new RecordWriter();
-    const peaks = new MinutePeaks();
     const key = Buffer.allocUnsafe(9);
-    const merge = ({ level, chunk, scope, ...additions }: RecordAdditions, recordPeaks?: MinutePeaks) => {
+    const merge = ({ level, chunk, scope, ...additions }: RecordAdditions) => {
       // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
-      mergeCells(records.read(level, chunk, scope), additions, writer, recordPeaks);
+      mergeCells(records.read(level, chunk, scope), additions, writer);
       const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
       put('cells', cellsKey(level, chunk, scope, key), value);
     };
     const counters: Counters = COUNTERS.map((level) => ({ level, records: new Map() }));
     for (const minute of [...this.#minutes.keys()].sort((a, b) => a - b)) {
       const record = recordOf(EXACT.id, minute, sumCells(this.#minutes.get(minute) ?? []));
-      merge(record, peaks);
-      addToCounters(counters, record, seriesTotals(record));
-      addToCounters(counters, record, peaks.raised());
+      merge(record);
+      // The merge of counters keeps the larger peak.
+      addToCounters(counters, record, [...seriesTotals(record), ...peaksOf(writer.bytes())]);
       yield;
     }
     for (const { level, records: changed } of counters) {
