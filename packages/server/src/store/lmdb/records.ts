@@ -30,26 +30,19 @@ interface ReaderOptions {
   checksAbsence?(level: number): boolean;
 }
 
-/** Neighbouring keys of one chunk, with nothing in between. */
-interface Gap {
-  level: number;
-  chunk: number;
-  after: number;
-  before: number;
-}
-
 /** Reads records of one snapshot, for a query or a transaction. */
 export class RecordReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
   readonly #checksAbsence: (level: number) => boolean;
   readonly #key = Buffer.allocUnsafe(9);
-  #gap: Gap = { level: -1, chunk: -1, after: 0, before: 0 };
+  readonly #absence: AbsenceCheck;
 
   constructor(schema: Schema, { read, checksAbsence = () => true }: ReaderOptions = {}) {
     this.#schema = schema;
     this.#read = read;
     this.#checksAbsence = checksAbsence;
+    this.#absence = new AbsenceCheck(schema.cells, checkEntry, read);
   }
 
   /** The sections of the record, valid until the next read. Undefined if there is none. */
@@ -72,60 +65,59 @@ export class RecordReader {
     return found ?? 0;
   }
 
-  /**
-   * A record is not found because it was never written, or because a key is damaged: its own, or one that misled the
-   * search. Then the search ends next to the damaged key, or between keys that are out of order. So the neighbours are
-   * checked: two intact ones prove that nothing is missing between them.
-   */
   #checkAbsence(level: number, chunk: number, scope: number): void {
-    const gap = this.#gap;
-    if (gap.level === level && gap.chunk === chunk && gap.after < scope && scope < gap.before) return;
-    const { before, after } = neighboursOf(
-      this.#schema.cells,
-      cellsKey(level, chunk, scope),
-      checkEntry,
-      recordName(level, chunk, scope),
-      this.#read,
-    );
-    const isInChunk = (other: Buffer | undefined) => other?.[0] === level && other.readUInt32BE(1) === chunk;
-    this.#gap = {
-      level,
-      chunk,
-      after: before && isInChunk(before) ? before.readUInt32BE(5) : -1,
-      before: after && isInChunk(after) ? after.readUInt32BE(5) : Number.POSITIVE_INFINITY,
-    };
+    this.#absence.check(cellsKey(level, chunk, scope), () => recordName(level, chunk, scope));
   }
 }
 
-/** The keys on both sides of a missing one. Undefined at an end of the table. */
-export interface Neighbours {
-  before: Buffer | undefined;
-  after: Buffer | undefined;
-}
+/**
+ * A record is not found because it was never written, or because a key is damaged: its own, or one that misled the
+ * search. Then the search ends next to the damaged key, or between keys that are out of order. So the neighbours are
+ * checked: two intact ones prove that nothing is missing between them.
+ */
+export class AbsenceCheck {
+  readonly #table: BinaryTable;
+  readonly #checkEntry: (key: Buffer, stored: Buffer) => void;
+  readonly #read: ReadOptions | undefined;
+  /** Keys with nothing in between. Undefined at an end of the table. */
+  #gap: { before: Buffer | undefined; after: Buffer | undefined } | null = null;
 
-/** Checks both neighbours of a missing key. `check` throws if a record does not belong to its key. */
-export function neighboursOf(
-  table: BinaryTable,
-  key: Buffer,
-  check: (key: Buffer, stored: Buffer) => void,
-  name: string,
-  read?: ReadOptions,
-): Neighbours {
-  const neighbour = (reverse: boolean): Buffer | undefined => {
-    const [found] = table.getRange({ start: key, reverse, limit: 1, ...read });
-    if (found) check(found.key, found.value);
+  /** `checkEntry` throws if a record does not belong to its key. */
+  constructor(
+    table: BinaryTable,
+    checkEntry: (key: Buffer, stored: Buffer) => void,
+    read: ReadOptions | undefined,
+  ) {
+    this.#table = table;
+    this.#checkEntry = checkEntry;
+    this.#read = read;
+  }
+
+  check(key: Buffer, name: () => string): void {
+    if (this.#gap !== null && isBetween(this.#gap.before, key, this.#gap.after)) return;
+    const [before, after] = [this.#neighbour(key, true), this.#neighbour(key, false)];
+    // Without a neighbour, this is an end of the table. LMDB also treats a damaged key of length 0 as an end.
+    const isEnd =
+      (before !== undefined || this.#end(false)?.equals(after ?? key) !== false) &&
+      (after !== undefined || this.#end(true)?.equals(before ?? key) !== false);
+    if (!isEnd || !isBetween(before, key, after))
+      throw new StoreDamaged(`keys are out of order next to ${name()}`);
+    this.#gap = { before, after };
+  }
+
+  #neighbour(key: Buffer, reverse: boolean): Buffer | undefined {
+    const [found] = this.#table.getRange({ start: key, reverse, limit: 1, ...this.#read });
+    if (found) this.#checkEntry(found.key, found.value);
     return found?.key;
-  };
-  const end = (reverse: boolean): Buffer | undefined => [...table.getKeys({ reverse, limit: 1, ...read })][0];
-  const [before, after] = [neighbour(true), neighbour(false)];
-  // Without a neighbour, this is an end of the table. LMDB also treats a damaged key of length 0 as an end.
-  const isEnd =
-    (before !== undefined || end(false)?.equals(after ?? key) !== false) &&
-    (after !== undefined || end(true)?.equals(before ?? key) !== false);
-  if (!isEnd || (before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
-    throw new StoreDamaged(`keys are out of order next to ${name}`);
   }
-  return { before, after };
+
+  #end(reverse: boolean): Buffer | undefined {
+    return [...this.#table.getKeys({ reverse, limit: 1, ...this.#read })][0];
+  }
+}
+
+function isBetween(before: Buffer | undefined, key: Buffer, after: Buffer | undefined): boolean {
+  return (!before || before.compare(key) < 0) && (!after || key.compare(after) < 0);
 }
 
 /** The same check for a JSON table. `matches` tells whether a value belongs to its key. */

@@ -1,7 +1,6 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
-import type { Level } from '../plan.ts';
 import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
@@ -13,7 +12,7 @@ import {
   TopAdditions,
 } from '../top-records.ts';
 import { inSnapshot, type Lookups, scopesOf } from './count.ts';
-import { type Neighbours, neighboursOf } from './records.ts';
+import { AbsenceCheck } from './records.ts';
 import {
   addChecksum,
   allChanges,
@@ -34,7 +33,8 @@ import {
 } from './schema.ts';
 
 /** Time comes first, so that live traffic writes at the end of the tree. */
-function listsKey(hour: number, scope: number, key = Buffer.allocUnsafe(8)): Buffer {
+function listsKey(hour: number, scope: number): Buffer {
+  const key = Buffer.allocUnsafe(8);
   key.writeUInt32BE(hour, 0);
   key.writeUInt32BE(scope, 4);
   return key;
@@ -128,58 +128,40 @@ function hostScope({ hosts }: Schema, project: string, projectScope: number, hos
 class ListsReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
-  readonly #key = Buffer.allocUnsafe(8);
-  /** Keys with nothing in between. */
-  #gap: Neighbours | null = null;
+  readonly #absence: AbsenceCheck;
 
   constructor(schema: Schema, read?: ReadOptions) {
     this.#schema = schema;
     this.#read = read;
+    this.#absence = new AbsenceCheck(schema.topLists, withoutListsChecksum, read);
   }
 
   /** Valid until the next read. */
   read(hour: number, scope: number): Uint8Array | undefined {
-    const key = listsKey(hour, scope, this.#key);
+    const key = listsKey(hour, scope);
     const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
     if (stored !== undefined) return withoutListsChecksum(key, stored);
-    const { before, after } = this.#gap ?? {};
-    const isInGap =
-      this.#gap !== null &&
-      (before === undefined || before.compare(key) < 0) &&
-      (after === undefined || key.compare(after) < 0);
-    if (isInGap) return undefined;
-    const name = recordName(hour, scope);
-    const check = withoutListsChecksum;
-    this.#gap = neighboursOf(this.#schema.topLists, Buffer.from(key), check, name, this.#read);
+    this.#absence.check(key, () => recordName(hour, scope));
     return undefined;
   }
 
   /** The checksum of a record, without verifying it; 0 if there is no record. */
   checksum(hour: number, scope: number): number {
-    const key = listsKey(hour, scope, this.#key);
-    const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
+    const stored = this.#schema.topLists.getBinaryFast(listsKey(hour, scope), this.#read);
     return stored === undefined ? 0 : Buffer.from(stored.subarray(0, CHECKSUM_BYTES)).readUInt32BE(0);
   }
 }
 
-/** The level with the shortest chunks that have change counters. These count the changes of all projects. */
-const CHANGE_LEVEL: Level = LEVELS[2];
-const CHUNK_HOURS = hoursIn(CHANGE_LEVEL);
-/** While the counter of a longer chunk is the same, so are those of the chunks in it: 56 reads for a month, not 360. */
-const LONGER_LEVEL: Level = LEVELS[1];
-const CHUNKS_PER_LONGER = hoursIn(LONGER_LEVEL) / CHUNK_HOURS;
-
-function hoursIn({ cellMs, cellsPerChunk }: Level): number {
-  return (cellMs * cellsPerChunk) / HOUR_MS;
-}
+/** A level with change counters, which count the changes of all projects: eight for a month. */
+const CHANGE_LEVEL = LEVELS[1];
+const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
 
 /** The state of the records of some hours. Every change of a list also changes the record of its project. */
 interface ListsState {
   /** The change counter of the file when the state was last found to be current. */
   changes: number;
-  /** The change counters of the chunks, and of the longer chunks that contain them. */
+  /** The change counters of the chunks. */
   chunks: Float64Array;
-  longer: Float64Array;
   /** The checksum of the record of the project in each hour. */
   checksums: Float64Array;
   /** Differs after a host is deleted, whose records stay. */
@@ -243,29 +225,21 @@ export function createTopFinder(
   ): ListsState {
     const changes = allChanges(schema, read);
     if (known?.changes === changes) return known;
-    const [first, end] = [Math.floor(from / CHUNK_HOURS), Math.ceil(to / CHUNK_HOURS)];
-    const firstLonger = Math.floor(first / CHUNKS_PER_LONGER);
-    const changesAt = ({ id }: Level, chunk: number) => changesOf(schema.cells, id, chunk, read) ?? 0;
-    const longer = new Float64Array(Math.ceil(end / CHUNKS_PER_LONGER) - firstLonger).map((_, i) =>
-      changesAt(LONGER_LEVEL, firstLonger + i),
+    const first = Math.floor(from / CHUNK_HOURS);
+    const chunks = new Float64Array(Math.ceil(to / CHUNK_HOURS) - first).map(
+      (_, i) => changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0,
     );
-    const chunks = new Float64Array(end - first).map((_, i) => {
-      const inLonger = Math.floor((first + i) / CHUNKS_PER_LONGER) - firstLonger;
-      const isSame = known?.longer[inLonger] === longer[inLonger];
-      return isSame ? (known?.chunks[i] ?? 0) : changesAt(CHANGE_LEVEL, first + i);
-    });
-    const checksums = new Float64Array(to - from);
-    for (let i = 0; i < checksums.length; i++) {
+    const checksums = new Float64Array(to - from).map((_, i) => {
       const chunk = Math.floor((from + i) / CHUNK_HOURS) - first;
       const isSame = known?.chunks[chunk] === chunks[chunk];
-      checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
-    }
+      return isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
+    });
     const deleted = deletedHosts(schema, read);
     const isCurrent =
       known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
     return known && isCurrent
-      ? Object.assign(known, { changes, chunks, longer })
-      : { changes, chunks, longer, checksums, deleted };
+      ? Object.assign(known, { changes, chunks })
+      : { changes, chunks, checksums, deleted };
   }
 }
 
@@ -352,54 +326,40 @@ function countHourChanges(schema: Schema, projectId: string, hours: readonly num
 /** Bounds the memory of a part: a record can have a few hundred kilobytes. */
 const BYTES_PER_PART = 4 * 1_024 * 1_024;
 
-/** Yields parts. In each hour, the slice of the whole project follows those of its hosts. */
+/** Yields parts. The slices of the whole project come last. */
 export function* dumpTopSlices(schema: Schema, projectId: string): Generator<TopSlice[]> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
-  const hostIds = new Map<number, string | null>([[project.scope, null]]);
+  const hosts = new Map<number, string | null>();
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
-    if (!isDeletedHost(value)) hostIds.set(value.scope, value.id);
+    if (!isDeletedHost(value)) hosts.set(value.scope, value.id);
   }
+  yield* dumpSlices(schema, hosts);
+  yield* dumpSlices(schema, new Map([[project.scope, null]]));
+}
+
+/** `hostIds`: by scope. */
+function* dumpSlices(schema: Schema, hostIds: ReadonlyMap<number, string | null>): Generator<TopSlice[]> {
+  // The first hour that queries cover.
+  const first = Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
   let part: TopSlice[] = [];
   let bytes = 0;
-  for (const key of keysOfHours(schema, firstListedHour(schema), project.scope)) {
-    const { hour, scope } = parseListsKey(key);
-    const hostId = hostIds.get(scope);
-    const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
-    if (hostId === undefined || stored === undefined) continue;
-    const record = new Uint8Array(withoutListsChecksum(key, stored));
-    part.push({ hostId, hour, record });
-    bytes += record.length;
-    if (bytes < BYTES_PER_PART && part.length < RECORDS_PER_STEP) continue;
-    yield part;
-    [part, bytes] = [[], 0];
-  }
-  if (part.length > 0) yield part;
-}
-
-/** The first hour that queries cover. */
-function firstListedHour(schema: Schema): number {
-  return Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
-}
-
-/** The keys from an hour on. In each hour, the key of the scope `last` comes last. */
-function* keysOfHours(schema: Schema, first: number, last: number): Generator<Buffer> {
-  let postponed: Buffer | null = null;
-  let start: Buffer | null = listsKey(first, 0);
-  while (start !== null) {
-    const keys = keysAfter(schema, start);
+  for (let keys = [listsKey(first, 0)]; keys.length > 0; ) {
+    keys = keysAfter(schema, keys.at(-1) ?? null);
     for (const key of keys) {
       const { hour, scope } = parseListsKey(key);
-      if (postponed && parseListsKey(postponed).hour !== hour) {
-        yield postponed;
-        postponed = null;
-      }
-      if (scope === last) postponed = key;
-      else yield key;
+      const hostId = hostIds.get(scope);
+      const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
+      if (hostId === undefined || stored === undefined) continue;
+      const record = new Uint8Array(withoutListsChecksum(key, stored));
+      part.push({ hostId, hour, record });
+      bytes += record.length;
+      if (bytes < BYTES_PER_PART && part.length < RECORDS_PER_STEP) continue;
+      yield part;
+      [part, bytes] = [[], 0];
     }
-    start = keys.length < RECORDS_PER_STEP ? null : (keys.at(-1) ?? null);
   }
-  if (postponed) yield postponed;
+  if (part.length > 0) yield part;
 }
 
 /** Runs inside a write transaction. The project and its hosts must exist. */
