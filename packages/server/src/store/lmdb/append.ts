@@ -32,7 +32,6 @@ import {
   cellsSeed,
   countChange,
   countChunkChange,
-  deletedHosts,
   EXACT,
   metaValue,
   type ProjectRecord,
@@ -41,7 +40,6 @@ import {
   type Schema,
   type SourceRecord,
   type StoredRequest,
-  saltOf,
 } from './schema.ts';
 import { GroupTopLists, keptListsFrom } from './top-lists.ts';
 
@@ -64,9 +62,9 @@ class StoredProject implements KnownProject {
       record.appends,
       this.horizon,
       keptListsFrom(schema),
-      deletedHosts(schema),
+      metaValue(schema, 'deletedHosts'),
       // Repairs change it.
-      saltOf(schema),
+      metaValue(schema, 'salt'),
     ];
   }
 

@@ -22,7 +22,6 @@ import {
   COUNTERS,
   cellsIn,
   changesOf,
-  deletedHosts,
   EXACT,
   LEVELS,
   MINUTES,
@@ -30,7 +29,6 @@ import {
   type ProjectRecord,
   type ReadOptions,
   type Schema,
-  saltOf,
 } from './schema.ts';
 
 /** In a promise if there is so much to read that other work needs a turn in between. */
@@ -310,7 +308,7 @@ function createProjectLookup(schema: Schema) {
     const found = {
       project: schema.projects.get(id),
       horizon: metaValue(schema, 'horizon'),
-      deleted: deletedHosts(schema),
+      deleted: metaValue(schema, 'deletedHosts'),
     };
     const { project } = found;
     // Not cached if missing: a new project does not change the counter until it has counts.
@@ -345,10 +343,10 @@ export function createVersions(schema: Schema, changes: ChangeCounter): (range: 
     if (marks.changes !== changes.get()) {
       marks = {
         changes: changes.renew(),
-        file: `${metaValue(schema, 'born').toString(36)}.${saltOf(schema).toString(36)}`,
+        file: `${metaValue(schema, 'born').toString(36)}.${metaValue(schema, 'salt').toString(36)}`,
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
-        deleted: deletedHosts(schema),
+        deleted: metaValue(schema, 'deletedHosts'),
       };
     }
     return marks;

@@ -9,11 +9,10 @@ import { publicHost } from './hosts.ts';
 import { matchesHostKey } from './records.ts';
 import {
   allChanges,
-  deletedHosts,
   type HostRecord,
+  metaValue,
   type ProjectRecord,
   type ReadOptions,
-  renamedHosts,
   type Schema,
 } from './schema.ts';
 
@@ -50,8 +49,8 @@ export function createHostLists(schema: Schema, { nextKey }: Lookups) {
     const cached = known.get(project.scope);
     const isCurrent =
       cached?.count === project.hosts &&
-      cached.deleted === deletedHosts(schema, read) &&
-      cached.renamed === renamedHosts(schema, read);
+      cached.deleted === metaValue(schema, 'deletedHosts', read) &&
+      cached.renamed === metaValue(schema, 'renamedHosts', read);
     return isCurrent ? cached : undefined;
   }
 
@@ -68,8 +67,8 @@ export function createHostLists(schema: Schema, { nextKey }: Lookups) {
       key: nextKey(),
       hosts: found.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1)),
       count: project.hosts,
-      deleted: deletedHosts(schema, read),
-      renamed: renamedHosts(schema, read),
+      deleted: metaValue(schema, 'deletedHosts', read),
+      renamed: metaValue(schema, 'renamedHosts', read),
       changes,
     };
     known.set(project.scope, list);

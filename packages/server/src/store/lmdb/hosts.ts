@@ -5,10 +5,10 @@ import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, Renamed
 import { nextScope, openProject } from './append.ts';
 import {
   countChange,
-  countDeletedHost,
   type HostRecord,
+  metaValue,
+  nextChanges,
   type ProjectRecord,
-  renamedHosts,
   type Schema,
 } from './schema.ts';
 
@@ -88,7 +88,7 @@ export function renameHost(schema: Schema, projectId: string, id: string, hostna
   schema.hostnames.removeSync([project.scope, known.hostname]);
   schema.hostnames.putSync([project.scope, hostname], id);
   schema.hosts.putSync([project.scope, id], renamed);
-  schema.meta.putSync('renamedHosts', renamedHosts(schema) + 1);
+  schema.meta.putSync('renamedHosts', metaValue(schema, 'renamedHosts') + 1);
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
@@ -107,7 +107,7 @@ export function deleteHost(schema: Schema, projectId: string, id: string): Delet
   for (const { value } of schema.sources.getRange({ start: [scope], end: [scope + 1] })) {
     schema.sourceHosts.removeSync([value.number, id]);
   }
-  countDeletedHost(schema);
+  schema.meta.putSync('deletedHosts', nextChanges(metaValue(schema, 'deletedHosts')));
   countChange(schema);
   return { kind: 'deleted', host: publicHost(known) };
 }

@@ -196,10 +196,13 @@ export function checkKnownVersion(version: number | undefined, path: string): vo
 export const META_KEYS = [
   'born',
   'changes',
+  /** Changes when a host is deleted: entries cached by host ID are valid until then. */
   'deletedHosts',
   'horizon',
   'freed',
+  /** The number of renamed hosts: a rename changes no count, so no version either. */
   'renamedHosts',
+  /** A random number in the version of every range, so that nobody can guess a version. */
   'salt',
   'scopes',
   'sources',
@@ -243,31 +246,12 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
 
-/** A random number in the version of every range, so that nobody can guess a version. */
-export function saltOf(schema: Schema): number {
-  return metaValue(schema, 'salt');
-}
-
 export function changeAllVersions({ meta }: Schema): void {
   meta.putSync('salt', randomInt(SALT_END));
 }
 
 /** The largest range of `randomInt`. */
 const SALT_END = 2 ** 48 - 1;
-
-/** Changes when a host is deleted: entries cached by host ID are valid until then. */
-export function deletedHosts(schema: Schema, read?: ReadOptions): number {
-  return metaValue(schema, 'deletedHosts', read);
-}
-
-export function countDeletedHost(schema: Schema): void {
-  schema.meta.putSync('deletedHosts', nextChanges(deletedHosts(schema)));
-}
-
-/** The number of renamed hosts: a rename changes no count, so no version either. */
-export function renamedHosts(schema: Schema, read?: ReadOptions): number {
-  return metaValue(schema, 'renamedHosts', read);
-}
 
 /**
  * What versions are made of grows by a random number and starts over at a limit. Counting by one, copies of a file would have

@@ -22,7 +22,6 @@ import {
   changesOf,
   countChange,
   countChunkChange,
-  deletedHosts,
   LEVELS,
   metaValue,
   type ProjectRecord,
@@ -234,7 +233,7 @@ export function createTopFinder(
       const isSame = known?.chunks[chunk] === chunks[chunk];
       return isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
     });
-    const deleted = deletedHosts(schema, read);
+    const deleted = metaValue(schema, 'deletedHosts', read);
     const isCurrent =
       known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
     return known && isCurrent

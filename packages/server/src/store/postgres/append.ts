@@ -28,7 +28,7 @@ import {
 } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
-import { SegmentWriter } from './segments.ts';
+import { writeSegment } from './segments.ts';
 import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
@@ -252,18 +252,17 @@ function* mergeCounts(
   stored: ReadonlyMap<string, Buffer>,
 ): Generator<void, MergedCounts> {
   const numberOf = (host: string) => (host === WHOLE_PROJECT ? NO_HOST : hosts.get(host));
+  const [writer, segmentWriter] = [new RecordWriter(), new RecordWriter()];
   const segments = new JoinedRecords();
-  const segmentWriter = new SegmentWriter();
   const minutes = [...counted.minutes.keys()].sort((a, b) => a - b);
   for (const [i, minute] of minutes.entries()) {
     // An event with an unregistered host counts as one without a host.
-    for (const [host, additions] of counted.minutes.get(minute) ?? []) {
-      segmentWriter.add(numberOf(host) ?? NO_HOST, additions);
-    }
-    segments.add(segmentWriter.take());
+    const hostsOfMinute = Array.from(counted.minutes.get(minute) ?? [], ([host, additions]) => {
+      return [numberOf(host) ?? NO_HOST, additions] as const;
+    });
+    segments.add(writeSegment(hostsOfMinute, [segmentWriter, writer]));
     if (i % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield;
   }
-  const writer = new RecordWriter();
   const records = new JoinedRecords();
   const keys: MergedCounts['keys'] = [];
   for (const [key, { level, host, minute, ...additions }] of counted.rollups) {

@@ -6,51 +6,31 @@
  * Segments are never changed, so small appends stay cheap however much a minute has already.
  */
 import { type Additions, mergeCells } from '../cells.ts';
-import { RecordWriter } from '../record-bytes.ts';
+import { NumberReader, type RecordWriter } from '../record-bytes.ts';
 
-export class SegmentWriter {
-  readonly #writer = new RecordWriter();
-  #parts: Uint8Array[] = [];
-
-  add(host: number, additions: Additions): void {
-    const record = mergeCells(undefined, additions, this.#writer);
-    this.#parts.push(numbers(host, record.length), Uint8Array.from(record));
+/** `hosts`: the number of each host, and what is added to it. The result is a view that the next call overwrites. */
+export function writeSegment(
+  hosts: Iterable<readonly [host: number, additions: Additions]>,
+  writers: readonly [segment: RecordWriter, record: RecordWriter],
+): Uint8Array {
+  const [segment, writer] = writers;
+  segment.clear();
+  for (const [host, additions] of hosts) {
+    const record = mergeCells(undefined, additions, writer);
+    segment.number(host);
+    segment.number(record.length);
+    segment.copy(record, 0, record.length);
   }
-
-  /** The segment of what was added since the last call. */
-  take(): Buffer {
-    const segment = Buffer.concat(this.#parts);
-    this.#parts = [];
-    return segment;
-  }
-}
-
-function numbers(...values: number[]): Uint8Array {
-  const bytes: number[] = [];
-  for (const value of values) {
-    let rest = value;
-    for (; rest > 127; rest = Math.floor(rest / 128)) bytes.push((rest % 128) + 128);
-    bytes.push(rest);
-  }
-  return Uint8Array.from(bytes);
+  return segment.bytes();
 }
 
 /** The records in a segment. A host may have several. */
 export function* readSegment(segment: Uint8Array): Generator<[host: number, record: Uint8Array]> {
-  let at = 0;
-  const number = () => {
-    let value = 0;
-    for (let scale = 1; ; scale *= 128) {
-      const byte = segment[at++];
-      if (byte === undefined) throw new Error('a segment ends inside a number');
-      value += (byte & 127) * scale;
-      if (byte < 128) return value;
-    }
-  };
-  while (at < segment.length) {
-    const host = number();
-    const length = number();
-    yield [host, segment.subarray(at, at + length)];
-    at += length;
+  const reader = new NumberReader(segment);
+  while (reader.at < segment.length) {
+    const host = reader.number();
+    const length = reader.number();
+    yield [host, segment.subarray(reader.at, reader.at + length)];
+    reader.at += length;
   }
 }
