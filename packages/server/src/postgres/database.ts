@@ -24,6 +24,11 @@ export interface DatabaseOptions {
 export type Row = Readonly<Record<string, unknown>>;
 export type Value = string | number | boolean | Buffer | null | readonly (string | number | null)[];
 
+/** The values of each column, for `unnest`. */
+export function columnsOf<R, K extends keyof R>(rows: readonly R[], ...names: readonly K[]): R[K][][] {
+  return names.map((name) => rows.map((row) => row[name]));
+}
+
 /** A statement failed because of its values or the tables. The server is fine. */
 export class StatementFailed extends Error {
   /** SQLSTATE */

@@ -1,6 +1,6 @@
 /** The write side: one group of batches of one project in one transaction of two round trips. */
 import type { Event } from '../../event.ts';
-import type { Database, Run } from '../../postgres/database.ts';
+import { columnsOf, type Database, type Run } from '../../postgres/database.ts';
 import {
   type Additions,
   additionsOf,
@@ -228,12 +228,7 @@ async function readRollups(run: Run, project: string, counted: GroupCounts): Pro
      FROM unnest($2::smallint[], $3::text[], $4::int[]) WITH ORDINALITY AS k(level, host, minute, i)
      JOIN rollups r ON r.project = $1 AND r.level = k.level AND r.minute = k.minute AND r.host =
        CASE WHEN k.host = '' THEN 0 ELSE (SELECT number FROM hosts WHERE project = $1 AND id = k.host) END`,
-    [
-      project,
-      rollups.map(({ level }) => level),
-      rollups.map(({ host }) => host),
-      rollups.map(({ minute }) => minute),
-    ],
+    [project, ...columnsOf(rollups, 'level', 'host', 'minute')],
   );
   return new Map(rows.map(({ i, counts }) => [keys[i - 1] ?? '', counts]));
 }
@@ -298,9 +293,7 @@ function writeCounts(
       [
         project,
         records.bytes(),
-        keys.map(({ level }) => level),
-        keys.map(({ host }) => host),
-        keys.map(({ minute }) => minute),
+        ...columnsOf(keys, 'level', 'host', 'minute'),
         records.firsts,
         records.lengths,
       ],

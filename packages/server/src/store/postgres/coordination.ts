@@ -1,6 +1,6 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
-import type { Database, Run } from '../../postgres/database.ts';
+import { columnsOf, type Database, type Run } from '../../postgres/database.ts';
 import { ChunkLinks, isStart, startWith } from '../batches.ts';
 import { type Decision, decideSources, type KnownProject } from '../decide.ts';
 import { type FlaggedRequests, type Generations, keysOf, type RequestRecord } from '../flagged-requests.ts';
@@ -73,8 +73,7 @@ export async function readKnown(
     if (link !== undefined && isStart(link.after)) ids.set(batchKey(source.name, ''), [source.name, '']);
   }
   const withAllStarts = batches.filter(({ link }) => link?.after === '').map(({ source }) => source.name);
-  const pairs = [...ids.values()];
-  const values = [project, pairs.map(([source]) => source), pairs.map(([, id]) => id)];
+  const values = [project, ...columnsOf([...ids.values()], 0, 1)];
   const [hosts, sources, found, links, requests] = await Promise.all([
     run<{ id: string; number: number }>('SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2)', [
       project,
@@ -141,7 +140,7 @@ async function readRequests(
     `SELECT k.name, r.key, r.generation, r.time, r.record FROM unnest($2::text[], $3::text[]) AS k(name, key)
      JOIN sources s ON s.project = $1 AND s.name = k.name
      JOIN requests r ON r.project = $1 AND r.source = s.number AND r.key = k.key`,
-    [project, pairs.map(([name]) => name), pairs.map(([, key]) => key)],
+    [project, ...columnsOf(pairs, 0, 1)],
   );
   for (const { name, key, generation, time, record } of records) {
     const requests = known.get(name) ?? new Map<string, RequestRecord>();
@@ -214,7 +213,7 @@ export function writeDecision(
         `INSERT INTO source_hosts (project, source, host)
          SELECT project, source, host FROM ${OF_PROJECT}, unnest($2::int[], $3::int[]) AS s(source, host)
          ON CONFLICT DO NOTHING`,
-        [project, reported.map(([source]) => source), reported.map(([, host]) => host)],
+        [project, ...columnsOf(reported, 0, 1)],
       ),
     );
   }
@@ -266,13 +265,7 @@ function writeRequests(
          UNION ALL
          (SELECT source, key FROM requests WHERE project = $1 AND generation < $4 LIMIT $5)
        ) AS o WHERE r.project = $1 AND r.source = o.source AND r.key = o.key`,
-      [
-        project,
-        deleted.map(({ source }) => source),
-        deleted.map(({ key }) => key),
-        firstKnown,
-        2 * changes.length,
-      ],
+      [project, ...columnsOf(deleted, 'source', 'key'), firstKnown, 2 * changes.length],
     ),
   ];
   if (kept.length === 0) return writes;
@@ -285,10 +278,7 @@ function writeRequests(
          SET generation = excluded.generation, time = excluded.time, record = excluded.record`,
       [
         project,
-        kept.map(({ source }) => source),
-        kept.map(({ key }) => key),
-        kept.map(({ generation }) => generation),
-        kept.map(({ time }) => time),
+        ...columnsOf(kept, 'source', 'key', 'generation', 'time'),
         kept.map(({ logs, others, waiting }) => JSON.stringify({ logs, others, waiting })),
       ],
     ),
@@ -343,9 +333,12 @@ export function insertBatches(run: Run, project: string, rows: readonly BatchRow
        bytes = excluded.bytes, first_line_hash = excluded.first_line_hash, reader_state = excluded.reader_state`,
     [
       project,
-      rows.map(({ source }) => source),
-      rows.map(({ record }) => record.id),
-      rows.map(({ record }) => record.day),
+      ...columnsOf(rows, 'source'),
+      ...columnsOf(
+        rows.map(({ record }) => record),
+        'id',
+        'day',
+      ),
       links.map((link) => link?.after ?? null),
       links.map((link) => link?.bytes ?? null),
       links.map((link) => link?.firstLineHash ?? null),

@@ -1,6 +1,6 @@
 /** The hosts of projects. */
 
-import type { Database, Row, Run } from '../../postgres/database.ts';
+import { columnsOf, type Database, type Row, type Run } from '../../postgres/database.ts';
 import { deletedHostId, derivedId, freeHostId, isDeletedHost } from '../ids.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import type { AddedHost, DeletedHost, Host, HostnamesToResolve, NewHost, RenamedHost } from '../store.ts';
@@ -68,7 +68,9 @@ async function addHosts(
   let room = limit - state.hosts;
   for (const hostname of hostnames) {
     if (ids.has(hostname) || room <= 0) continue;
-    const id = await freeId(run, project, hostname, taken);
+    const first = derivedId('host', project, hostname);
+    // Nearly always, no host has the first one.
+    const id = taken.has(first) ? await freeId(run, project, hostname, taken) : first;
     taken.add(id);
     ids.set(hostname, id);
     added.push({ id, hostname, created: now });
@@ -78,15 +80,13 @@ async function addHosts(
   return { ids: new Map([...ids].filter(([hostname]) => hostnames.has(hostname))), room };
 }
 
-/** The first derived ID that no host has. Nearly always it is the very first, which `taken` knows. */
+/** The first derived ID that no host has. */
 async function freeId(
   run: Run,
   project: string,
   hostname: string,
-  taken: ReadonlySet<string>,
+  taken = new Set<string>(),
 ): Promise<string> {
-  const first = derivedId('host', project, hostname);
-  if (!taken.has(first)) return first;
   const all = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1', [project]);
   const ids = new Set([...taken, ...all.map(originalId)]);
   return freeHostId(project, hostname, (id) => ids.has(id));
@@ -101,12 +101,7 @@ async function insertHosts(run: Run, project: string, before: number, hosts: rea
       `INSERT INTO hosts (project, id, number, hostname, created)
        SELECT project, id, (SELECT coalesce(max(number), 0) FROM hosts WHERE project = $1) + i::int, hostname, created
        FROM ${OF_PROJECT}, unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
-      [
-        project,
-        hosts.map(({ id }) => id),
-        hosts.map(({ hostname }) => hostname),
-        hosts.map(({ created }) => created),
-      ],
+      [project, ...columnsOf(hosts, 'id', 'hostname', 'created')],
     ),
     run('COMMIT'),
   ]);
@@ -121,21 +116,11 @@ export async function addHost(database: Database, wanted: NewHost, now: number):
     const [state, again] = await Promise.all([lockProject(run, project), findHost({ run }, wanted)]);
     if (again) return again;
     if (state.hosts >= limit) return { kind: 'full' };
-    const all = wanted.id === undefined ? await idsLike(run, project, hostname) : new Set<string>();
-    const id = wanted.id ?? (await freeId(run, project, hostname, all));
+    const id = wanted.id ?? (await freeId(run, project, hostname));
     const host = { id, hostname, created: wanted.created ?? now };
     await insertHosts(run, project, state.hosts, [host]);
     return { kind: 'added', host };
   });
-}
-
-async function idsLike(run: Run, project: string, hostname: string): Promise<Set<string>> {
-  const id = derivedId('host', project, hostname);
-  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = ANY($2::text[])', [
-    project,
-    [id, deletedHostId(id)],
-  ]);
-  return new Set(rows.map(originalId));
 }
 
 /** The result if nothing needs to be added. */

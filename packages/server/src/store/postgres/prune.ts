@@ -1,6 +1,6 @@
 /** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 
-import type { Database } from '../../postgres/database.ts';
+import { columnsOf, type Database } from '../../postgres/database.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
 import type { PruneOptions, Retention, RetentionNote, Source } from '../store.ts';
@@ -72,7 +72,7 @@ export function deleteExamples(database: Database, project: string, before: numb
       run(
         `UPDATE sources s SET record = c.record::json FROM unnest($2::text[], $3::text[]) AS c(name, record)
          WHERE s.project = $1 AND s.name = c.name`,
-        [project, changed.map(({ name }) => name), changed.map(({ record }) => record)],
+        [project, ...columnsOf(changed, 'name', 'record')],
       ),
       run('COMMIT'),
     ]);

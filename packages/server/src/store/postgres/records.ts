@@ -1,6 +1,6 @@
 /** Everything in a store but the counts: hosts, sources, batches, followed paths, retention and versions. */
 import { createHash } from 'node:crypto';
-import type { Database, Row } from '../../postgres/database.ts';
+import { columnsOf, type Database, type Row } from '../../postgres/database.ts';
 import { isStart, startWith } from '../batches.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { derivedId } from '../ids.ts';
@@ -62,7 +62,7 @@ async function findBatches(
      FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k(name, after, i)
      JOIN sources s ON s.project = $1 AND s.name = k.name
      JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.after`,
-    [project, parts.map(([source]) => source), parts.map(([, after]) => after)],
+    [project, ...columnsOf(parts, 0, 1)],
   );
   const links = new Map(keys.map((key): [string, BatchLink[]] => [key, []]));
   for (const row of rows) links.get(keys[row.i - 1] ?? '')?.push(linkOf(row));

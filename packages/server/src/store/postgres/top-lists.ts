@@ -1,7 +1,7 @@
 /** Top lists: the records of ../top-records.ts by hour, and project or host. */
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
-import type { Database, Row, Run } from '../../postgres/database.ts';
+import { columnsOf, type Database, type Row, type Run } from '../../postgres/database.ts';
 import { WITHOUT_HOST } from '../minutes.ts';
 import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice, type Transfer } from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
@@ -94,7 +94,7 @@ export async function readTopLists(
       `SELECT k.i::int AS i, t.record
        FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS k(id, hour, i)
        JOIN top_lists t ON t.project = $1 AND t.hour = k.hour AND t.host = ${hostNumber('k.id')}`,
-      [project, keys.map(({ hostId }) => hostId), keys.map(({ hour }) => hour)],
+      [project, ...columnsOf<RecordKey, 'hostId' | 'hour'>(keys, 'hostId', 'hour')],
     ),
   ]);
   return {
@@ -152,8 +152,7 @@ export async function writeTopLists(run: Run, project: string, changed: readonly
       project,
       randomInt(1, 2 ** 40),
       records.bytes(),
-      changed.map(({ hostId }) => hostId),
-      changed.map(({ hour }) => hour),
+      ...columnsOf(changed, 'hostId', 'hour'),
       records.firsts,
       records.lengths,
     ],
