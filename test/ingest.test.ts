@@ -21,9 +21,9 @@ import { type FileProgress, ingestFile } from '../packages/server/dist/ingest/fi
 import { ParserThreads, ThreadFailed } from '../packages/server/dist/ingest/parser-threads.js';
 import { Pipeline } from '../packages/server/dist/ingest/pipeline.js';
 import { FileChanged, PlainFile } from '../packages/server/dist/ingest/plain-file.js';
-import { memoryStore } from './memory-store.ts';
 import { fixtureLines } from '../packages/server/fixtures/read-fixture.ts';
 import { type Api, login, sum } from './api.ts';
+import { memoryStore } from './memory-store.ts';
 import { type Ended, eventually, PROGRAM } from './process.ts';
 import { describeEmbedded, type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 

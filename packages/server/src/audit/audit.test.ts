@@ -15,9 +15,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { scaled } from '../../../../test/random.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
-import { memoryStore } from '../../../../test/memory-store.ts';
 import { AUDIT_FILE_BYTES_MAX, openAuditFile } from './audit-file.ts';
 import {
   AUDIT_ACTIONS,

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
-import { attackDetails } from '../event.ts';
 import { memoryStore } from '../../../../test/memory-store.ts';
+import { attackDetails } from '../event.ts';
 import { checkIsDemo, freeAddress, openSampleTraffic } from './demo.ts';
 import { sampleEvents } from './sample-traffic.ts';
 

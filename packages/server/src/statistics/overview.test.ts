@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { scaled } from '../../../../test/random.ts';
 import { memoryStore } from '../../../../test/memory-store.ts';
+import { scaled } from '../../../../test/random.ts';
 import { topHosts } from './overview.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

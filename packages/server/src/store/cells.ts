@@ -217,14 +217,18 @@ export function peaksOf(record: Uint8Array): [series: number, peak: number][] {
   secondsOfMinute.fill(0);
   accumulate(record, SECOND_RUNS, GROUP_ROWS, SECONDS, secondsOfMinute);
   addAllAttacks(secondsOfMinute);
-  const peaks = new Float64Array(GROUPS.length);
-  for (const [i, n] of secondsOfMinute.entries()) {
-    const row = Math.floor(i / SECONDS);
-    if (n > (peaks[row] ?? 0)) peaks[row] = n;
+  const peaks: [number, number][] = [];
+  for (let row = 0; row < GROUPS.length; row++) {
+    const peak = largest(secondsOfMinute, row * SECONDS, (row + 1) * SECONDS);
+    if (peak > 1) peaks.push([FIRST_PEAK + row, peak]);
   }
-  return Array.from(peaks, (peak, row): [number, number] => [FIRST_PEAK + row, peak]).filter(
-    ([, peak]) => peak > 1,
-  );
+  return peaks;
+}
+
+export function largest(numbers: CountArray, from: number, to: number): number {
+  let found = 0;
+  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
+  return found;
 }
 
 /** Fills in the last group from counts by group. */

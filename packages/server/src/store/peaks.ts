@@ -2,7 +2,7 @@
  * The busiest second of each point. A store knows the peaks of its cells, or only bounds of them: the peaks of hosts do not
  * add up. Where bounds do not decide, the cells with the highest ones are searched, down to the milliseconds of minutes.
  */
-import { accumulate, addAllAttacks, type CountArray, GROUP_ROWS, GROUPS } from './cells.ts';
+import { accumulate, addAllAttacks, type CountArray, GROUP_ROWS, GROUPS, largest } from './cells.ts';
 import { type ChunkPlan, type Level, planChunks } from './plan.ts';
 
 const SECOND_MS = 1_000;
@@ -50,8 +50,8 @@ export async function findPeaks(edges: readonly number[], reader: PeakReader): P
       continue;
     }
     const peaks = await reader.cells(level, chunk, runs[0] ?? 0, runs.at(-3) ?? 0);
-    for (const { point, ...cells } of partsOf(runs)) {
-      const part = { level, chunk, peaks, ...cells };
+    for (const { point, first, end } of partsOf(runs)) {
+      const part = { level, chunk, first, end, peaks };
       raiseToCells(point, part);
       if (peaks.lower === peaks.upper || !GROUPS.some((_, group) => isOpen(group, point, part))) continue;
       const parts = undecided.get(point) ?? [];
@@ -65,9 +65,9 @@ export async function findPeaks(edges: readonly number[], reader: PeakReader): P
   return best;
 
   function raiseToCells(point: number, { level, first, end, peaks }: Part): void {
-    for (const [group, row] of best.entries()) {
+    for (let group = 0; group < GROUPS.length; group++) {
       const start = group * level.cellsPerChunk;
-      raise(row, point, largest(peaks.lower, start + first, start + end));
+      raise(best[group], point, largest(peaks.lower, start + first, start + end));
     }
   }
 
@@ -158,8 +158,10 @@ async function readSlots(
   const counts = new Float64Array(GROUPS.length * points.length);
   await reader.minute(minute, (record) => accumulate(record, slots, GROUP_ROWS, points.length, counts));
   addAllAttacks(counts);
-  for (const [i, count] of counts.entries())
-    use(Math.floor(i / points.length), points[i % points.length] ?? 0, count);
+  for (let group = 0; group < GROUPS.length; group++) {
+    for (const [slot, point] of points.entries())
+      use(group, point, counts[group * points.length + slot] ?? 0);
+  }
 }
 
 /** The cells of each point of the runs (plan.ts). */
@@ -173,12 +175,6 @@ function* partsOf(runs: ChunkPlan['runs']): Generator<{ point: number; first: nu
       point++;
     }
   }
-}
-
-function largest(numbers: CountArray, from: number, to: number): number {
-  let found = 0;
-  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
-  return found;
 }
 
 function raise(values: CountArray | undefined, at: number, n: number): void {

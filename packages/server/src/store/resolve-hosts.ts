@@ -1,9 +1,9 @@
 /** Resolves the host names of a batch: looks them up and registers new ones, until the project is full. */
-import { Slices } from './slices.ts';
+import { Slices, STEP_BY_STEP } from './slices.ts';
 import type { HostnamesToResolve } from './store.ts';
 
-/** Names that are looked up in one step: less than a millisecond. */
-export const NAMES_PER_STEP = 500;
+/** Names that are looked up in one turn of the event loop: a few milliseconds. */
+export const NAMES_PER_STEP = 5_000;
 
 /** The registered names of a project. */
 export interface Hostnames {
@@ -29,7 +29,7 @@ export async function resolveHosts(
   const ids = new Array<string | null>(hostnames.length).fill(null);
   if (hostnames.length === 0) return ids;
   const registered = new Map<string, string | null>();
-  const slices = new Slices();
+  const slices = new Slices(STEP_BY_STEP);
   let room: number | null = null;
   for (;;) {
     const { hosts, find } = await read();

@@ -6,6 +6,8 @@ import { TimeSlicer } from '../fair-queue.ts';
 
 /** How long work holds the event loop at a time. */
 export const SLICE_MS = 3;
+/** Each step is a slice of its own: for steps that take a few milliseconds. */
+export const STEP_BY_STEP = -1;
 
 /** Runs all steps at once. */
 export function finish<T>(steps: Generator<void, T>): T {

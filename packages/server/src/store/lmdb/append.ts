@@ -425,9 +425,10 @@ class GroupCounts {
     const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
     const writer = new RecordWriter();
     const key = Buffer.allocUnsafe(9);
-    const merge = ({ level, chunk, scope, ...additions }: RecordAdditions) => {
+    const merge = (record: RecordAdditions) => {
+      const { level, chunk, scope } = record;
       // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
-      mergeCells(records.read(level, chunk, scope), additions, writer);
+      mergeCells(records.read(level, chunk, scope), record, writer);
       const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
       put('cells', cellsKey(level, chunk, scope, key), value);
     };

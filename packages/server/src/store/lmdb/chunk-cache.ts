@@ -81,7 +81,7 @@ export class ChunkCache {
       /** Returns what is cached now: another query in slices may have added the same. */
       put: (key: number, numbers: CountArray): CountArray => {
         const known = decoded.numbers.get(key);
-        if (known !== undefined || numbers.byteLength > this.#chunks.chunkBytesMax) return known ?? numbers;
+        if (known !== undefined) return known;
         if (decoded.bytes > this.#chunks.chunkBytesMax) {
           decoded.numbers.clear();
           decoded.bytes = 0;

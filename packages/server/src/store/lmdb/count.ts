@@ -24,6 +24,7 @@ import {
   changesOf,
   EXACT,
   LEVELS,
+  type MetaKey,
   MINUTES,
   metaValue,
   type ProjectRecord,
@@ -34,9 +35,8 @@ import {
 /** In a promise if there is so much to read that other work needs a turn in between. */
 export type Counter = (query: CountQuery) => AnyCounts | Promise<AnyCounts>;
 
-/** A query beyond these limits runs in slices. At the limits it takes about 4 ms if nothing is decoded yet. */
-const RECORDS_AT_ONCE_MAX = 512;
-const NUMBERS_AT_ONCE_MAX = 1_048_576;
+/** Lists of the cells of a cut minute are cached up to this length, about 40,000 cells: more would evict everything else. */
+const LISTED_NUMBERS_MAX = 131_072;
 
 /** About 4 MB, some 40 selections of a thousand hosts: the length of their IDs, and 64 bytes per host for the rest. */
 const SELECTION_BYTES_MAX = 4_194_304;
@@ -141,8 +141,8 @@ export function createCounter(
       if (reader === undefined) known = cache.find(level, chunk, changesNow, key);
       else {
         const cached = cache.open(level, chunk, changesNow, () => reader.changes(level, chunk));
-        known =
-          cached.get(key) ?? cached.put(key, yield* readNumbers(planned, scopes, shape, reader, isPart));
+        known = cached.get(key) ?? (yield* readNumbers(planned, scopes, shape, reader, isPart));
+        if (level !== EXACT.id || known.length <= LISTED_NUMBERS_MAX) known = cached.put(key, known);
       }
       if (known === undefined) return undefined;
       if (isPart) addTo(out, known);
@@ -150,6 +150,15 @@ export function createCounter(
       else accumulateTotals(known, cellsIn(level), runs, points, out);
     }
     return resultOf(query, ids, out);
+  }
+
+  function* listHosts(id: string, found: ProjectRecord, read: ReadOptions): Generator<void, Selected> {
+    // New hosts do not change the counter.
+    const project = schema.projects.get(id, read) ?? found;
+    const listed = yield* hostLists.list(project, read);
+    if (listed.ids.length !== project.hosts)
+      throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${listed.ids.length} records`);
+    return listed;
   }
 
   return (query) => {
@@ -164,20 +173,12 @@ export function createCounter(
       const { rowCount, points } = shapeOf(query, 0);
       return resultOf(query, [], new Float64Array(rowCount * points));
     }
-    const countWith = (hosts: Selected, read?: ReadOptions) =>
-      // With a reader, there are always counts.
-      count(query, hosts, plan, changesNow, new RecordReader(schema, { read })) as Generator<void, AnyCounts>;
-    if (selected && !isLarge(selected.scopes, plan, LAYOUTS[query.rows].count))
-      return finish(countWith(selected));
     return inSnapshot(schema, async (read) => {
       const slices = new Slices(sliceMs);
-      if (selected) return slices.run(countWith(selected, read));
-      // New hosts do not change the counter.
-      const project = schema.projects.get(query.project, read) ?? found;
-      const hosts = await slices.run(hostLists.list(project, read));
-      if (hosts.ids.length !== project.hosts)
-        throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${hosts.ids.length} records`);
-      return slices.run(countWith(hosts, read));
+      const hosts = selected ?? (await slices.run(listHosts(query.project, found, read)));
+      const reader = new RecordReader(schema, { read });
+      // With a reader, there are always counts.
+      return (await slices.run(count(query, hosts, plan, changesNow, reader))) as AnyCounts;
     });
   };
 }
@@ -207,13 +208,6 @@ function* readNumbers(
   }
   if (isPart) return compact(sums);
   return level === EXACT.id ? compact(list) : toRunningTotals(sums, rowCount, cells);
-}
-
-function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount: number): boolean {
-  if (scopes.length === 1) return false;
-  if (scopes.length * plan.length > RECORDS_AT_ONCE_MAX) return true;
-  const cells = plan.reduce((sum, { level }) => sum + (level === EXACT.id ? 0 : cellsIn(level)), 0);
-  return scopes.length * cells * rowCount > NUMBERS_AT_ONCE_MAX;
 }
 
 function addTo(out: Float64Array, sums: CountArray): void {
@@ -324,44 +318,28 @@ const VERSION_CHUNKS_MAX = 16;
 /** More chunks than a range has at the coarsest level. */
 const RANGE_CHUNKS = 2 ** 20;
 
-interface Marks {
-  /** The change counter when they were read. */
-  changes: number;
-  /** Tells this file from others. */
-  file: string;
-  horizon: number;
-  listsBefore: number;
-  deleted: number;
-}
-
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: ChangeCounter): (range: TimeRange) => string {
-  /** The sums of the change counters of ranges of chunks: without them, a version takes 50 us instead of 1. */
-  const sums = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks: Marks = { changes: -1, file: '', horizon: 0, listsBefore: 0, deleted: 0 };
-  const currentMarks = () => {
-    if (marks.changes !== changes.get()) {
-      marks = {
-        changes: changes.renew(),
-        file: `${metaValue(schema, 'born').toString(36)}.${metaValue(schema, 'salt').toString(36)}`,
-        horizon: metaValue(schema, 'horizon'),
-        listsBefore: schema.meta.get('topLists') ?? 0,
-        deleted: metaValue(schema, 'deletedHosts'),
-      };
-    }
-    return marks;
+  /** Values of `meta`, and sums of the change counters of ranges of chunks: without them, a version takes 50 us instead of 1. */
+  const known = new VersionedCache<MetaKey | number, number>('versions', () => changes.get());
+  const cached = (key: MetaKey | number, read: () => number): number => {
+    const found = known.get(key);
+    if (found !== undefined) return found;
+    changes.renew();
+    const value = read();
+    // A new change counter clears the cache.
+    known.get(key);
+    known.set(key, value);
+    return value;
   };
+  const meta = (key: MetaKey) => cached(key, () => metaValue(schema, key));
   const sumOf = (level: Level, first: number, end: number): number => {
     const key = (level.id * CHUNKS_PER_LEVEL + first) * RANGE_CHUNKS + Math.max(0, end - first);
-    const known = sums.get(key);
-    if (known !== undefined) return known;
-    changes.renew();
-    let sum = 0;
-    for (let chunk = first; chunk < end; chunk++) sum += changesOf(schema.cells, level.id, chunk) ?? 0;
-    // A new change counter clears the cache.
-    sums.get(key);
-    sums.set(key, sum);
-    return sum;
+    return cached(key, () => {
+      let sum = 0;
+      for (let chunk = first; chunk < end; chunk++) sum += changesOf(schema.cells, level.id, chunk) ?? 0;
+      return sum;
+    });
   };
 
   /**
@@ -370,12 +348,12 @@ export function createVersions(schema: Schema, changes: ChangeCounter): (range: 
    * Chunks before the horizon are left out: freeing them changes no count. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   const compute = ({ from, to }: TimeRange): string => {
-    const { file, horizon, listsBefore, deleted } = currentMarks();
+    const [horizon, listsBefore] = [meta('horizon'), meta('topLists')];
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const first = Math.floor(Math.max(from, horizon) / chunkMs(level));
     const sum = sumOf(level, first, Math.ceil(to / chunkMs(level)));
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${file}.${limits}.${deleted || ''}.${sum}`;
+    return `${meta('born')}.${meta('salt')}.${limits}.${meta('deletedHosts')}.${sum}`;
   };
 
   return (range) => {

@@ -6,6 +6,7 @@ import { durableStoreConformance } from '../../../../../test/store-conformance.t
 import type { Event } from '../../event.ts';
 import { additionsOf, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
+import { STEP_BY_STEP } from '../slices.ts';
 import { QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { createCounter, createLookups } from './count.ts';
@@ -149,11 +150,11 @@ describe('the embedded store', () => {
       return (await finder('p', hosts, [NOW - DAY_MS, NOW]))[0]?.[0];
     };
     const both = ids as string[];
-    // Of each host and the project, a record of hours, quarters and minutes; 90 of milliseconds.
-    expect(await peaks(99, 2_000, both)).toBe(1);
-    await expect(peaks(98, 2_000, both)).rejects.toThrow(QueryTooLarge);
-    await expect(peaks(98, 2_000, both)).rejects.toThrow(/select fewer hosts or a shorter range/);
-    await expect(peaks(99, 200, both)).rejects.toThrow(QueryTooLarge);
+    // Of each host and the project, a record of hours, quarters and minutes; for each host and minute, two records.
+    expect(await peaks(189, 20_000, both)).toBe(1);
+    await expect(peaks(188, 20_000, both)).rejects.toThrow(QueryTooLarge);
+    await expect(peaks(188, 20_000, both)).rejects.toThrow(/select fewer hosts or a shorter range/);
+    await expect(peaks(189, 1_000, both)).rejects.toThrow(QueryTooLarge);
     expect(await peaks(5, 2_000, both.slice(1))).toBe(1);
     expect(await peaks(5, 2_000)).toBe(2);
     await schema.root.close();
@@ -191,7 +192,7 @@ describe('the embedded store', () => {
     const schema = openSchema(join(directory, 'statistics.mdb'));
     // Every reading of the clock ends a slice.
     const lookups = createLookups(schema);
-    const counter = createCounter(schema, lookups, createHostLists(schema, lookups), -1);
+    const counter = createCounter(schema, lookups, createHostLists(schema, lookups), STEP_BY_STEP);
     const count = (ids: string[]) =>
       counter({ project: 'p', hosts: ids, edges: [from, NOW], rows: 'timeline' });
     let turns = 0;

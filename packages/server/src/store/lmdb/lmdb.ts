@@ -5,7 +5,7 @@ import { FreeSpace } from '../../lmdb/files.ts';
 import { reached } from '../../rare-states.ts';
 import { GroupCommit, ProjectCommits, weighBatch } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
-import { Slices } from '../slices.ts';
+import { Slices, STEP_BY_STEP } from '../slices.ts';
 import { groupSources } from '../sources.ts';
 import {
   type Appended,
@@ -164,7 +164,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
         resolveHosts(
           names,
           NEW_NAMES_PER_TRANSACTION,
-          () => new Slices().run(readHostnames(schema, names)),
+          () => new Slices(STEP_BY_STEP).run(readHostnames(schema, names)),
           (newNames) =>
             grow(() => addHosts(schema, names, newNames, now()))
               // The next lookups must see the names that other processes have registered.

@@ -9,15 +9,14 @@ import {
   cellsKey,
   changeAllVersions,
   countChange,
+  KEYS_PER_STEP,
+  keySteps,
   LEVELS,
   metaValue,
   SCOPES_MAX,
   type Schema,
 } from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
-
-/** About 10 ms of work: queries and appends wait no longer than that for a step. */
-const RECORDS_PER_STEP = 2_000;
 
 /** The steps of a prune, each for a separate write transaction. */
 export function* pruneSteps(
@@ -44,14 +43,12 @@ export function* pruneSteps(
   for (const level of LEVELS) {
     // Only whole chunks: queries still count a part of the chunk that the limit cuts.
     const end = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
-    const range = {
-      start: cellsKey(level.id, 0, 0),
-      end: cellsKey(level.id, end, 0),
-      limit: RECORDS_PER_STEP,
-    };
-    yield* removeSteps(
-      () => schema.cells.getKeys(range),
-      (key) => schema.cells.removeSync(key),
+    yield* keySteps<Buffer>(
+      (start = cellsKey(level.id, 0, 0), limit) =>
+        schema.cells.getKeys({ start, end: cellsKey(level.id, end, 0), limit }),
+      (keys) => {
+        for (const key of keys) schema.cells.removeSync(key);
+      },
     );
   }
   yield* deleteExamplesSteps(schema, topListsBefore);
@@ -67,16 +64,15 @@ export function* deleteRequestsSteps(
   projectId?: string,
 ): Generator<() => void> {
   const range = rangeOf(schema, projectId);
-  for (let isDone = false; !isDone; ) {
-    yield () => {
-      const entries = [...schema.requests.getRange({ ...range, limit: RECORDS_PER_STEP } as never)];
-      for (const { key, value } of entries) {
-        if (decodeRequest(value).time < before) schema.requests.removeSync(key);
+  yield* keySteps<[project: number, generation: number, source: number, key: string]>(
+    (start = range.start as never, limit) => schema.requests.getKeys({ ...range, start, limit } as never),
+    (keys) => {
+      for (const key of keys) {
+        const stored = schema.requests.get(key);
+        if (stored !== undefined && decodeRequest(stored).time < before) schema.requests.removeSync(key);
       }
-      range.start = entries.at(-1)?.key ?? range.start;
-      isDone = entries.length < RECORDS_PER_STEP;
-    };
-  }
+    },
+  );
 }
 
 /** Deletes the examples of all projects or of one. Each step is for a separate write transaction. */
@@ -87,9 +83,9 @@ export function* deleteExamplesSteps(
 ): Generator<() => void> {
   const sources = schema.sources.getRange(rangeOf(schema, projectId) as never);
   const old = [...sources].filter(({ value }) => withoutOldExamples(value, before));
-  for (let i = 0; i < old.length; i += RECORDS_PER_STEP) {
+  for (let i = 0; i < old.length; i += KEYS_PER_STEP) {
     yield () => {
-      for (const { key } of old.slice(i, i + RECORDS_PER_STEP)) {
+      for (const { key } of old.slice(i, i + KEYS_PER_STEP)) {
         const source = schema.sources.get(key);
         const changed = source && withoutOldExamples(source, before);
         if (changed) schema.sources.putSync(key, changed);
@@ -113,9 +109,9 @@ function* deleteBatchSteps(schema: Schema, day: number): Generator<() => void> {
   const stack: [day: number, source: number, id: string][] = [];
   for (let isDone = false; !isDone; ) {
     yield () => {
-      for (let i = 0; i < RECORDS_PER_STEP; i++) {
+      for (let i = 0; i < KEYS_PER_STEP; i++) {
         if (stack.length === 0)
-          stack.push(...schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }));
+          stack.push(...schema.batchDays.getKeys({ start: [0], end: [day], limit: KEYS_PER_STEP }));
         const top = stack.at(-1);
         if (top === undefined) {
           isDone = true;
@@ -164,16 +160,4 @@ export function restoreHorizon(schema: Schema, to: number): number {
   changeAllVersions(schema);
   countChange(schema);
   return horizon;
-}
-
-/** Removes keys in steps until none is left. */
-function* removeSteps<K>(next: () => Iterable<K>, remove: (key: K) => void): Generator<() => void> {
-  let removed = RECORDS_PER_STEP;
-  while (removed === RECORDS_PER_STEP) {
-    yield () => {
-      const keys = [...next()];
-      for (const key of keys) remove(key);
-      removed = keys.length;
-    };
-  }
 }

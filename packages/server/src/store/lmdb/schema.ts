@@ -231,6 +231,29 @@ export function cellsKey(level: number, chunk: number, scope: number, key = Buff
   return key;
 }
 
+/**
+ * Passes all keys in parts, each for a separate write transaction. `keysFrom` returns those from a key on, which has been
+ * passed before; undefined for the first.
+ */
+export function* keySteps<K>(
+  keysFrom: (start: K | undefined, limit: number) => Iterable<K>,
+  use: (keys: K[]) => void,
+  limit = KEYS_PER_STEP,
+): Generator<() => void> {
+  let last: K | undefined;
+  for (let isDone = false; !isDone; ) {
+    yield () => {
+      const keys = [...keysFrom(last, limit)];
+      use(keys);
+      last = keys.at(-1) ?? last;
+      isDone = keys.length < limit;
+    };
+  }
+}
+
+/** About 10 ms of work: queries and appends wait no longer than that for a step. */
+export const KEYS_PER_STEP = 2_000;
+
 /** The keys of a level, from a chunk on. */
 export function levelRange({ id }: Level, first = 0): { start: Buffer; end: Buffer } {
   return { start: cellsKey(id, first, 0), end: cellsKey(id + 1, 0, 0) };

@@ -22,6 +22,7 @@ import {
   changesOf,
   countChange,
   countChunkChange,
+  keySteps,
   LEVELS,
   metaValue,
   type ProjectRecord,
@@ -256,14 +257,9 @@ function firstHour({ topLists }: Schema, read: ReadOptions): number {
 
 const RECORDS_PER_STEP = 500;
 
-/** The keys of all records, in parts. Pass the last key to get the next part. */
-function keysAfter({ topLists }: Schema, last: Buffer | null, before = Number.POSITIVE_INFINITY): Buffer[] {
-  const range = {
-    ...(last && { start: last }),
-    ...(before < 2 ** 32 && { end: listsKey(before, 0) }),
-    limit: RECORDS_PER_STEP + 1,
-  };
-  return [...topLists.getKeys(range)].filter((key) => last === null || key.compare(last) > 0);
+/** The keys from `start` on, of hours before `end`. */
+function keysFrom({ topLists }: Schema, start = listsKey(0, 0), limit = RECORDS_PER_STEP, end = HOURS_END) {
+  return topLists.getKeys({ start, ...(end < HOURS_END && { end: listsKey(end, 0) }), limit });
 }
 
 /** Each step is for a separate write transaction. */
@@ -276,13 +272,13 @@ export function* pruneTopListsSteps(schema: Schema, before: number, freed: numbe
     countChange(schema);
   };
   const end = Math.ceil(Math.max(topListsBefore(schema), freed) / HOUR_MS);
-  for (let isDone = false; !isDone; ) {
-    yield () => {
-      const keys = keysAfter(schema, null, end);
+  yield* keySteps<Buffer>(
+    (start, limit) => keysFrom(schema, start, limit, end),
+    (keys) => {
       for (const key of keys) schema.topLists.removeSync(key);
-      isDone = keys.length <= RECORDS_PER_STEP;
-    };
-  }
+    },
+    RECORDS_PER_STEP,
+  );
 }
 
 /** Each step is for a separate write transaction. */
@@ -293,10 +289,9 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
     scopes.add(value.scope);
   }
-  let last: Buffer | null = null;
-  for (let isDone = false; !isDone; ) {
-    yield () => {
-      const keys = keysAfter(schema, last);
+  yield* keySteps<Buffer>(
+    (start, limit) => keysFrom(schema, start, limit),
+    (keys) => {
       const own = keys.filter((key) => scopes.has(key.readUInt32BE(4)));
       for (const key of own) schema.topLists.removeSync(key);
       countHourChanges(
@@ -304,10 +299,9 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
         projectId,
         own.map((key) => key.readUInt32BE(0)),
       );
-      last = keys.at(-1) ?? last;
-      isDone = keys.length < RECORDS_PER_STEP;
-    };
-  }
+    },
+    RECORDS_PER_STEP,
+  );
 }
 
 /** Counts changes of lists without a change of counts. */
@@ -343,10 +337,15 @@ function* dumpSlices(schema: Schema, hostIds: ReadonlyMap<number, string | null>
   const first = Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
   let part: TopSlice[] = [];
   let bytes = 0;
-  for (let keys = [listsKey(first, 0)]; keys.length > 0; ) {
-    keys = keysAfter(schema, keys.at(-1) ?? null);
+  let last = listsKey(first, 0);
+  for (let length = RECORDS_PER_STEP; length === RECORDS_PER_STEP; ) {
+    const keys = [...keysFrom(schema, last)];
+    length = keys.length;
     for (const key of keys) {
       const { hour, scope } = parseListsKey(key);
+      // The last key of a part is the first of the next.
+      if (key.equals(last)) continue;
+      last = key;
       const hostId = hostIds.get(scope);
       const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
       if (hostId === undefined || stored === undefined) continue;
