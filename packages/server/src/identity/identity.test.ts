@@ -509,7 +509,7 @@ describe('administration', () => {
     expect(first.secret).toMatch(/^[A-Za-z0-9]{40}$/);
     await administration.addKey(user.id, 'two');
     await expect(administration.addKey(user.id, 'three')).rejects.toThrow(
-      "user 'admin' already has 2 access keys, the maximum: delete one first",
+      "user 'alice' already has 2 access keys, the maximum: delete one first",
     );
     expect(JSON.stringify(administration.keysOf(user.id))).not.toMatch(/secret/);
     await administration.removeKey(first.access);
