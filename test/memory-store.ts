@@ -1,5 +1,14 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, type Event } from '../packages/server/src/event.ts';
+import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-block.ts';
+import {
+  type AttackEntry,
+  compareEntries,
+  entryKey,
+  sampleRank,
+  toEntry,
+} from '../packages/server/src/store/attack-entries.ts';
+import { type AttackFilter, FILTERS, type FilterName } from '../packages/server/src/store/attack-filter.ts';
 import { isStart } from '../packages/server/src/store/batches.ts';
 import { decide, decideSources } from '../packages/server/src/store/decide.ts';
 import {
@@ -59,6 +68,7 @@ interface Mention {
 interface Project {
   events: Event[];
   mentions: Mention[];
+  attacks: AttackEntry[];
   hosts: Host[];
   /** Deleted hosts, under the IDs of `deletedHostId`. */
   deletedHosts: Host[];
@@ -73,9 +83,9 @@ interface Project {
 
 export function memoryStore(
   now: () => number = Date.now,
-  limits: Pick<LimitOptions, 'requestsMax'> = {},
+  limits: Pick<LimitOptions, 'requestsMax' | 'eventsMax'> = {},
 ): Store {
-  const { requestsMax } = appendLimits(limits);
+  const { requestsMax, eventsMax } = appendLimits(limits);
   const projects = new Map<string, Project>();
   let horizon = 0;
   let freedBefore = 0;
@@ -89,6 +99,7 @@ export function memoryStore(
     const empty = {
       events: [],
       mentions: [],
+      attacks: [],
       hosts: [],
       deletedHosts: [],
       sources: [],
@@ -125,6 +136,17 @@ export function memoryStore(
     return new Map(counted.filter(([, all]) => all.some((row) => row.some((n) => n > 0))));
   }
 
+  /** Oldest first. */
+  function keptHours(id: string) {
+    const first = Math.ceil(Math.max(horizon, topListsBefore) / HOUR_MS);
+    const { attacks } = open(id);
+    const hours = [...new Set(attacks.map(hourOf))].filter((hour) => hour >= first).sort((a, b) => a - b);
+    return hours.map((hour) => {
+      const all = attacks.filter((attack) => hourOf(attack) === hour);
+      return { hour, ...keptAttacks(id, all, eventsMax) };
+    });
+  }
+
   const store: Store = {
     async append(batch) {
       const project = open(batch.project);
@@ -158,6 +180,8 @@ export function memoryStore(
         const assigned = hostId === null || registered.has(hostId) ? event : { ...event, hostId: null };
         project.events.push(assigned);
         if (event.time >= topListsBefore) project.mentions.push(...mentionsOf(assigned));
+        if (assigned.attack !== null && hourOf(assigned) * HOUR_MS >= Math.max(topListsBefore, freedBefore))
+          project.attacks.push(toEntry(assigned, assigned.hostId));
       }
       if (batch.followed) putFollowed(project, batch.followed);
       const sourceOf = (name: string) => project.sources.find((source) => source.name === name);
@@ -207,6 +231,30 @@ export function memoryStore(
         error: 0,
         items: items.sort(compareTopItems).slice(0, limit),
       };
+    },
+
+    async attacks({ project, hosts, from, to, filter, isAscending, offset, limit }) {
+      const registered = new Set(open(project).hosts.map(({ id }) => id));
+      const counted = keptHours(project)
+        .flatMap(({ entries }) => entries)
+        .filter(({ time }) => from <= time && time < to)
+        .map((entry) => (registered.has(entry.hostId ?? '') ? entry : { ...entry, hostId: null }))
+        .filter(({ hostId }) => hosts === undefined || (hostId !== null && hosts.includes(hostId)))
+        .filter((entry) => isSelected(entry, filter, ['categories']));
+      const selected = counted.filter((entry) => isSelected(entry, filter, FILTERS));
+      const sorted = isAscending ? selected : selected.toReversed();
+      return {
+        items: sorted.slice(offset, offset + limit),
+        total: selected.length,
+        kept: counted.length,
+        keptAttacks: sum(counted),
+      };
+    },
+
+    async eraseAttacks(id, filter) {
+      changes++;
+      const project = open(id);
+      project.attacks = project.attacks.filter((attack) => !isSelected(attack, filter, FILTERS));
     },
 
     async version() {
@@ -336,6 +384,22 @@ export function memoryStore(
         });
       },
 
+      async *attackHours(project) {
+        for (const { hour, entries, threshold } of keptHours(project)) {
+          const parts = Array.from({ length: Math.ceil(entries.length / 1_000) }, (_, i) =>
+            entries.slice(i * 1_000, (i + 1) * 1_000),
+          );
+          const blocks = parts.map((part) => new AttackBlock(hour, encodeBlock(hour, part, threshold)));
+          yield { hour, blocks, threshold };
+        }
+      },
+
+      async putAttackHour(projectId, { hour, blocks }) {
+        const project = open(projectId);
+        const others = project.attacks.filter((attack) => hourOf(attack) !== hour);
+        project.attacks = [...others, ...blocks.flatMap((block) => block.entries())];
+      },
+
       async putTopSlices(projectId, slices) {
         const project = open(projectId);
         for (const { hour, record } of slices) {
@@ -351,6 +415,7 @@ export function memoryStore(
     async deleteDetails(project) {
       changes++;
       open(project).mentions = [];
+      open(project).attacks = [];
       open(project).requests.clear();
       deleteExamples(open(project), Number.POSITIVE_INFINITY);
     },
@@ -365,6 +430,8 @@ export function memoryStore(
       }
       for (const project of projects.values()) {
         project.events = project.events.filter(({ time }) => time >= freedBefore);
+        const keptFrom = Math.ceil(Math.max(topListsBefore, freedBefore) / HOUR_MS);
+        project.attacks = project.attacks.filter((attack) => hourOf(attack) >= keptFrom);
         forgetRequests(project, ({ time }) => time < freedBefore);
         deleteExamples(project, listsBefore);
       }
@@ -395,6 +462,69 @@ export function memoryStore(
     },
   };
   return store;
+}
+
+function hourOf({ time }: { time: number }): number {
+  return Math.floor(time / HOUR_MS);
+}
+
+/** Whether the entry fulfils these conditions of the filter. */
+function isSelected(entry: AttackEntry, { include, exclude }: AttackFilter, names: readonly FilterName[]) {
+  const has = (name: FilterName, values: readonly string[]) =>
+    valuesOf(entry, name).some((one) => values.some((other) => isSame(name, one, other)));
+  return names.every((name) => {
+    const [wanted, unwanted] = [include[name], exclude[name]];
+    return (wanted === undefined || has(name, wanted)) && (unwanted === undefined || !has(name, unwanted));
+  });
+}
+
+function valuesOf(entry: AttackEntry, name: FilterName): string[] {
+  const { id, hostId, category, blocked, source, country, method, url, status, rules } = entry;
+  if (name === 'rules') return rules.map((rule) => rule.id);
+  const action = blocked === undefined ? '' : blocked ? 'block' : 'log';
+  const values = { ids: id, hosts: hostId, categories: category, actions: action, sources: source };
+  const others = { countries: country, methods: method, urls: url, statuses: status };
+  return [String({ ...values, ...others }[name] ?? '')];
+}
+
+function isSame(name: FilterName, value: string, wanted: string): boolean {
+  if (name === 'urls' && wanted.endsWith('*')) return value !== '' && value.startsWith(wanted.slice(0, -1));
+  if (name !== 'sources') return value === wanted;
+  const [address = '', bits] = wanted.split('/');
+  const [one, other] = [bitsOf(value.split('/')[0] ?? ''), bitsOf(address)];
+  const length = Math.min(Number(bits ?? 128), address.includes(':') ? 64 : 32);
+  return one.length === other.length && one.length > 0 && one.slice(0, length) === other.slice(0, length);
+}
+
+/** The bits of an address as text; '' for any other text. */
+function bitsOf(address: string): string {
+  const bits = (text: string, base: number, length: number) =>
+    Number.parseInt(text, base).toString(2).padStart(length, '0');
+  if (/^[\d.]+$/.test(address))
+    return address
+      .split('.')
+      .map((part) => bits(part, 10, 8))
+      .join('');
+  if (!address.includes(':')) return '';
+  const [head = '', tail] = address
+    .split('::')
+    .map((part) => part.split(':').filter((group) => group !== ''));
+  const groups = [...head, ...Array(8 - head.length - (tail?.length ?? 0)).fill('0'), ...(tail ?? [])];
+  return groups.map((group) => bits(group, 16, 16)).join('');
+}
+
+/** Adds up equal attacks, and keeps those with the smallest ranks. */
+function keptAttacks(project: string, attacks: readonly AttackEntry[], limit: number) {
+  const distinct = new Map<string, AttackEntry>();
+  for (const attack of attacks) {
+    const key = entryKey(attack);
+    distinct.set(key, { ...attack, count: attack.count + (distinct.get(key)?.count ?? 0) });
+  }
+  const ranked = Array.from(distinct.values(), (entry) => ({ entry, rank: sampleRank(project, entry) }));
+  ranked.sort((a, b) => a.rank - b.rank || compareEntries(a.entry, b.entry));
+  const entries = ranked.slice(0, limit).map(({ entry }) => entry);
+  const threshold = ranked.length > limit ? (ranked[limit - 1]?.rank ?? 0) : 0;
+  return { entries: entries.sort(compareEntries), threshold };
 }
 
 function deleteExamples(project: { sources: Source[] }, before: number): void {

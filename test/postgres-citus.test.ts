@@ -43,9 +43,9 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
 
   durableStoreConformance(
     'Citus',
-    async (now, topKeys) => {
+    async (now, limits) => {
       const schema = await emptyTables();
-      const options = { ...cluster.options(schema), topKeys };
+      const options = { ...cluster.options(schema), ...limits };
       let store = postgresStore(options, now);
       return {
         store,

@@ -31,7 +31,7 @@ describe.skipIf(!NEWEST_POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     durableStoreConformance(
       'PostgreSQL',
-      async (now, topKeys) => {
+      async (now, limits) => {
         const options = {
           url: parseDatabaseUrl(server.url),
           password: PASSWORD,
@@ -40,7 +40,7 @@ describe.skipIf(!NEWEST_POSTGRES.isInstalled() && process.env.CI !== 'true')(
           timeoutMs: 30_000,
           connectionsMax: 10,
           mayMigrate: false,
-          topKeys,
+          ...limits,
         };
         await migrate(options);
         let store = postgresStore(options, now);

@@ -3,6 +3,7 @@ import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { startWith } from '../packages/server/src/store/batches.ts';
 import { migrate, postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
+import type { LimitOptions } from '../packages/server/src/store/store.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { NOW } from './store-conformance/data.ts';
 import { durableStoreConformance } from './store-conformance.ts';
@@ -20,7 +21,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
     afterAll(() => server?.stop());
 
-    async function newTables(topKeys?: number) {
+    async function newTables(limits?: LimitOptions) {
       const options = {
         url: parseDatabaseUrl(server.url),
         password: PASSWORD,
@@ -29,7 +30,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         timeoutMs: 30_000,
         connectionsMax: 10,
         mayMigrate: false,
-        topKeys,
+        ...limits,
       };
       await migrate(options);
       return options;
@@ -68,8 +69,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     durableStoreConformance(
       'PostgreSQL',
-      async (now, topKeys) => {
-        const options = await newTables(topKeys);
+      async (now, limits) => {
+        const options = await newTables(limits);
         let store = postgresStore(options, now);
         return {
           store,

@@ -1,6 +1,8 @@
 /** One suite for all stores, by topic in store-conformance/. Random events and queries are compared with the memory store. */
 import { afterEach, describe } from 'vitest';
+import type { LimitOptions } from '../packages/server/src/store/store.ts';
 import { scaled } from './random.ts';
+import { attackTests } from './store-conformance/attacks.ts';
 import { batchTests } from './store-conformance/batches.ts';
 import { countTests } from './store-conformance/counts.ts';
 import { NOW } from './store-conformance/data.ts';
@@ -16,8 +18,8 @@ import { topListTests } from './store-conformance/top-lists.ts';
 export function storeConformance(name: string, create: Create<StoreUnderTest>, share = 1): void {
   describe(`${name} fulfils the contract of a store`, () => {
     const opened: StoreUnderTest[] = [];
-    async function fresh(topKeys?: number): Promise<StoreUnderTest> {
-      const created = await create(() => NOW, topKeys);
+    async function fresh(limits?: LimitOptions): Promise<StoreUnderTest> {
+      const created = await create(() => NOW, limits);
       opened.push(created);
       return created;
     }
@@ -33,6 +35,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, s
     hostTests(suite);
     sourceTests(suite);
     topListTests(suite);
+    attackTests(suite);
     lifecycleTests(suite);
   });
 }

@@ -114,7 +114,7 @@ export function durabilityTests({ create, runs }: DurableSuite): void {
   });
 
   test('a flood of values is bounded, and does not hide the top attacker', async () => {
-    const { store, destroy } = await create(() => NOW, 100);
+    const { store, destroy } = await create(() => NOW, { topKeys: 100 });
     const details = (source: string) => ({ source, url: `/${source}` });
     const attacks = Array.from({ length: 5_000 }, (_, i): RandomEvent => {
       const source = i % 20 === 7 ? '203.0.113.7' : `10.0.${i >> 8}.${i & 255}`;

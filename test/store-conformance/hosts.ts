@@ -65,7 +65,7 @@ export function hostTests({ fresh, runs }: Suite): void {
 
   test('the counts of a deleted host stay in the project; a host of the same name counts from zero', async () => {
     // After the deletion, the hour gets more values than fit into one record.
-    const { store } = await fresh(16);
+    const { store } = await fresh({ topKeys: 16 });
     const oracle = memoryStore(() => NOW);
     const attack = {
       ...drawnAt(NOW - 5),

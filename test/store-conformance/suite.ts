@@ -1,4 +1,4 @@
-import type { Store } from '../../packages/server/src/store/store.ts';
+import type { LimitOptions, Store } from '../../packages/server/src/store/store.ts';
 
 export interface StoreUnderTest {
   store: Store;
@@ -12,14 +12,13 @@ export interface DurableStoreUnderTest extends StoreUnderTest {
   reopen(): Promise<Store>;
 }
 
-/** `topKeys`: how many values a top list may keep per hour. */
-export type Create<T extends StoreUnderTest> = (now: () => number, topKeys?: number) => Promise<T>;
+export type Create<T extends StoreUnderTest> = (now: () => number, limits?: LimitOptions) => Promise<T>;
 
 export interface Suite {
   /** How many random cases to run. */
   runs(cases: number): number;
   /** A store that is destroyed after the test. */
-  fresh(topKeys?: number): Promise<StoreUnderTest>;
+  fresh(limits?: LimitOptions): Promise<StoreUnderTest>;
   destroyAll(): Promise<void>;
 }
 

@@ -32,7 +32,7 @@ export function topListTests({ fresh, destroyAll, runs }: Suite): void {
 
   test('top lists keep their bounds if there are more values than fit', async () => {
     const topKeys = 4;
-    const { store } = await fresh(topKeys);
+    const { store } = await fresh({ topKeys });
     let run = 0;
     await fc.assert(
       fc.asyncProperty(

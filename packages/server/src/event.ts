@@ -105,6 +105,28 @@ export interface AttackDetails {
   rule?: string;
   /** ISO 3166-1 alpha-2, upper case. */
   country?: string;
+  /** The ID of the request in its log, at most 128 bytes. */
+  id?: string;
+  method?: string;
+  /** The query of the URL, without the question mark and with secrets masked. Path and query have at most 512 bytes. */
+  query?: string;
+  /** The response code. */
+  status?: number;
+  /** The matched rules, at most 32: the one that decided the category first. */
+  rules?: readonly MatchedRule[];
+  /** The inbound anomaly score. */
+  score?: number;
+  /** At most 128 bytes. */
+  userAgent?: string;
+}
+
+export interface MatchedRule {
+  id: string;
+  /** What matched, like ARGS:q. */
+  variable?: string;
+  /** The part of the variable that matched, at most 128 bytes. */
+  value?: string;
+  severity?: string;
 }
 
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */

@@ -4,6 +4,9 @@
  */
 
 import { type AttackDetails, type Category, categoryNumber, type Event, networkOf } from '../event.ts';
+import type { AttackFilter } from './attack-filter.ts';
+import type { AttackHour } from './attack-hours.ts';
+import type { AttackList, AttackQuery } from './attack-list.ts';
 import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
 import type { Rows, RowsName } from './rows.ts';
 
@@ -44,6 +47,15 @@ export interface Store {
    * only the last hours of the range, and says so; rejects with QueryTooLarge if the last hour alone has too much.
    */
   top(query: TopQuery): Promise<TopList>;
+
+  /**
+   * A page of the kept attacks of a range. An hour with more than `--events-max` of them keeps a sample, which does not depend
+   * on the order of batches. Hours that begin before the horizon, or before that of details (see `prune`), are left out.
+   */
+  attacks(query: AttackQuery): Promise<AttackList>;
+
+  /** Deletes kept attacks for good, for example those of a person, in short steps. Counts stay. */
+  eraseAttacks(project: string, filter: AttackFilter): Promise<void>;
 
   /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
@@ -159,6 +171,12 @@ export interface Transfer {
 
   /** Replaces slices with those from another store. Those before the horizon are left out. */
   putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
+
+  /** The kept attacks of a project, hour by hour, for `putAttackHour` of another store. */
+  attackHours(project: string): AsyncIterable<AttackHour>;
+
+  /** Replaces the kept attacks of an hour with those from another store. */
+  putAttackHour(project: string, hour: AttackHour): Promise<void>;
 }
 
 /** Which events a query counts. */
@@ -197,11 +215,16 @@ export const TOP_KEYS_DEFAULT = 1_024;
 /** Each append to a full list of long URLs decodes and writes up to 1.1 MB, which takes about 10 ms per host. */
 export const TOP_KEYS_MAX = 4_096;
 
+/** How many attacks a project keeps per hour: about a megabyte. */
+export const EVENTS_MAX_DEFAULT = 16_384;
+
 export interface AppendLimits {
   /** How many values a top list keeps per hour, and project or host. */
   topKeys: number;
   /** How many flagged requests a project remembers. */
   requestsMax: number;
+  /** How many attacks a project keeps per hour. 0: none. */
+  eventsMax: number;
 }
 
 export type LimitOptions = { [K in keyof AppendLimits]?: number | undefined };
@@ -214,7 +237,8 @@ export type StoreOptions = LimitOptions & { cacheBytes?: number | undefined };
 
 export function appendLimits(options: LimitOptions): AppendLimits {
   const { topKeys = TOP_KEYS_DEFAULT, requestsMax = FLAGGED_REQUESTS_MAX } = options;
-  return { topKeys, requestsMax };
+  const { eventsMax = EVENTS_MAX_DEFAULT } = options;
+  return { topKeys, requestsMax, eventsMax };
 }
 
 export type TopListName = (typeof TOP_LISTS)[number];

@@ -24,6 +24,7 @@ import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
 import type { Appended, AppendLimits, Batch, BatchLink, BatchRecord, FollowedPath } from '../store.ts';
+import { GroupAttacks } from './attacks.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
@@ -126,6 +127,7 @@ interface Group {
   decision: Decision;
   counts: GroupCounts;
   lists: GroupTopLists;
+  attacks: GroupAttacks;
   /** The merges with stored records, if they were made before the transaction. */
   writes?: readonly Parameters<PutRecord>[];
 }
@@ -141,29 +143,33 @@ function* openGroup(
   const decision = yield* decide(batches, project, now, requestsMax);
   const counts = new GroupCounts();
   const lists = new GroupTopLists(schema, project.record);
+  const attacks = new GroupAttacks();
   for (const { events } of decision.counted) {
     for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
       const { time, attack, details, hostId, count } = event;
       const scope = hostId === null ? null : project.scopeOf(hostId);
       counts.add(event, project.record.scope, scope);
-      if (attack === null || details === undefined) continue;
+      if (attack === null) continue;
       const host = hostId === null || scope === null ? null : { id: hostId, scope };
+      attacks.add(event, host?.id ?? null);
+      if (details === undefined) continue;
       lists.add({ time, attack, details }, count, host);
     }
   }
-  return { project, decision, counts, lists };
+  return { project, decision, counts, lists, attacks };
 }
 
 /** Passes the changed records to `put`. */
 function* mergeGroup(
   schema: Schema,
-  { counts, lists }: Group,
-  topKeys: number,
+  { project, counts, lists, attacks }: Group,
+  { topKeys, eventsMax }: AppendLimits,
   put: PutRecord,
 ): Generator<void, void> {
   yield* counts.merge(schema, put);
   yield* lists.merge(schema, topKeys, put);
+  if (eventsMax > 0) yield* attacks.merge(schema, project.record, eventsMax, put);
 }
 
 const EVENTS_PER_STEP = 500;
@@ -178,18 +184,18 @@ export function* prepareGroup(
   schema: Schema,
   batches: readonly Batch[],
   now: number,
-  { topKeys, requestsMax }: AppendLimits,
+  limits: AppendLimits,
 ): Generator<void, Group | undefined> {
   const record = schema.projects.get(batches[0]?.project ?? '');
   if (record === undefined) return undefined;
-  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, requestsMax);
+  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, limits.requestsMax);
   const writes: Parameters<PutRecord>[] = [];
   let bytes = 0;
   const keep: PutRecord = (table, key, value) => {
-    writes.push([table, Buffer.from(key), Buffer.from(value)]);
-    bytes += value.length;
+    writes.push([table, Buffer.from(key), value && Buffer.from(value)]);
+    bytes += value?.length ?? 0;
   };
-  for (const _ of mergeGroup(schema, group, topKeys, keep)) {
+  for (const _ of mergeGroup(schema, group, limits, keep)) {
     if (bytes > PREPARED_BYTES_MAX) return group;
     yield;
   }
@@ -201,7 +207,7 @@ export function appendGroup(
   schema: Schema,
   batches: readonly Batch[],
   now: number,
-  { topKeys, requestsMax }: AppendLimits,
+  limits: AppendLimits,
   prepared?: Group,
 ): Appended[] {
   const record = openProject(schema, batches[0]?.project ?? '');
@@ -211,7 +217,7 @@ export function appendGroup(
     prepared?.project.isCurrent(project) &&
     prepared.decision.batches.outcomes.every((outcome, i) => outcome === decided.outcomes[i]);
   const group =
-    prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, requestsMax));
+    prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, limits.requestsMax));
   const { counted, results, requests, newest } = group.decision;
   if (counted.length === 0) return results;
   const sources = putSources(schema, record, counted);
@@ -227,14 +233,15 @@ export function appendGroup(
   countChange(schema);
   let [level, chunk] = [-1, -1];
   const put: PutRecord = (table, key, value) => {
-    schema[table].putSync(key, value);
+    if (value === null) schema[table].removeSync(key);
+    else schema[table].putSync(key, value);
     if (table !== 'cells' || key[0] === EXACT.id) return;
     if (key[0] === level && key.readUInt32BE(1) === chunk) return;
     [level, chunk] = [key[0] ?? 0, key.readUInt32BE(1)];
     countChunkChange(schema, level, chunk);
   };
   if (group.writes) for (const write of group.writes) put(...write);
-  else finish(mergeGroup(schema, group, topKeys, put));
+  else finish(mergeGroup(schema, group, limits, put));
   return results;
 }
 

@@ -7,7 +7,7 @@ import type { Event } from '../../event.ts';
 import { additionsOf, FIRST_PEAK, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { STEP_BY_STEP } from '../slices.ts';
-import { QueryTooLarge, type Store } from '../store.ts';
+import { type LimitOptions, QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { createCounter, createLookups } from './count.ts';
 import { createHostLists } from './host-lists.ts';
@@ -20,10 +20,10 @@ import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open);
 
-async function open(now: () => number, topKeys?: number) {
+async function open(now: () => number, limits?: LimitOptions) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
   const path = join(directory, 'statistics.mdb');
-  const openFile = () => lmdbStore(path, now, { topKeys });
+  const openFile = () => lmdbStore(path, now, limits);
   let store = openFile();
   return {
     directory,
@@ -43,7 +43,7 @@ async function open(now: () => number, topKeys?: number) {
 
 describe('the embedded store', () => {
   const NOW = Date.UTC(2026, 6, 1);
-  const LIMITS = { topKeys: 100, requestsMax: 100 };
+  const LIMITS = { topKeys: 100, requestsMax: 100, eventsMax: 100 };
   const DAY_MS = 86_400_000;
   const HOUR_MS = 3_600_000;
   const batch = {

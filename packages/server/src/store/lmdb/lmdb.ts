@@ -24,6 +24,7 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from './append.ts';
+import { deleteAttacksSteps, eraseAttacksSteps, listAttacks, putAttackHour, readAttacks } from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostLists } from './host-lists.ts';
@@ -45,7 +46,7 @@ import {
   restoreHorizon,
 } from './prune.ts';
 import { metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
-import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
+import { createTopFinder, deleteTopListsSteps, dumpTopSlices, HOURS_END, putTopSlices } from './top-lists.ts';
 
 /** Batches of one project. */
 interface ProjectGroup {
@@ -133,6 +134,14 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
 
     top: (query) => available(() => track(findTop(query))),
 
+    attacks: (query) => available(() => track(listAttacks(schema, query, limits.eventsMax))),
+
+    eraseAttacks: (id, filter) =>
+      available(async () => {
+        const project = schema.projects.get(id);
+        if (project) for (const step of eraseAttacksSteps(schema, project, filter)) await write(step);
+      }),
+
     version: (range) => available(() => versionOf(range)),
 
     hasFastVersions: true,
@@ -198,12 +207,22 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
       },
 
       putTopSlices: (project, slices) => grow(() => putTopSlices(schema, project, slices)),
+
+      async *attackHours(id) {
+        const project = await available(() => schema.projects.get(id));
+        const range = { from: 0, to: Number.MAX_SAFE_INTEGER, isAscending: true };
+        if (project) yield* readAttacks(schema, project, range, limits.eventsMax);
+      },
+
+      putAttackHour: (project, hour) => grow(() => putAttackHour(schema, project, hour)),
     },
 
     deleteDetails: (project) =>
       available(async () => {
         for (const step of deleteExamplesSteps(schema, Number.POSITIVE_INFINITY, project)) await write(step);
         for (const step of deleteTopListsSteps(schema, project)) await write(step);
+        const record = schema.projects.get(project);
+        if (record) for (const step of deleteAttacksSteps(schema, HOURS_END, record)) await write(step);
         for (const step of deleteRequestsSteps(schema, Number.POSITIVE_INFINITY, project)) await write(step);
       }),
 

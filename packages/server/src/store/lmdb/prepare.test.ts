@@ -15,7 +15,7 @@ import { deleteTopListsSteps } from './top-lists.ts';
 const NOW = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const TOP_KEYS = 4;
-const LIMITS = { topKeys: TOP_KEYS, requestsMax: 1_000 };
+const LIMITS = { topKeys: TOP_KEYS, requestsMax: 1_000, eventsMax: 1_000 };
 
 describe('a group that is prepared before its transaction', () => {
   let directory: string;

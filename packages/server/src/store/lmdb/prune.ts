@@ -3,8 +3,9 @@
 import { reached } from '../../rare-states.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
-import type { PruneOptions, Retention } from '../store.ts';
+import { HOUR_MS, type PruneOptions, type Retention } from '../store.ts';
 import { decodeRequest, deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
+import { deleteAttacksSteps } from './attacks.ts';
 import {
   cellsKey,
   changeAllVersions,
@@ -16,7 +17,7 @@ import {
   SCOPES_MAX,
   type Schema,
 } from './schema.ts';
-import { pruneTopListsSteps } from './top-lists.ts';
+import { keptListsFrom, pruneTopListsSteps } from './top-lists.ts';
 
 /** The steps of a prune, each for a separate write transaction. */
 export function* pruneSteps(
@@ -53,6 +54,7 @@ export function* pruneSteps(
   }
   yield* deleteExamplesSteps(schema, topListsBefore);
   yield* pruneTopListsSteps(schema, topListsBefore, freed);
+  yield* deleteAttacksSteps(schema, Math.ceil(keptListsFrom(schema) / HOUR_MS));
   yield* deleteRequestsSteps(schema, freed);
   yield* deleteBatchSteps(schema, dayOf(freed));
 }

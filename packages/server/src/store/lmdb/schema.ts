@@ -85,8 +85,8 @@ export type BinaryTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
 };
 
-/** Takes a record to write, with its checksum. Both buffers are valid until the next call. */
-export type PutRecord = (table: 'cells' | 'topLists', key: Buffer, value: Buffer) => void;
+/** Takes a record to write, with its checksum, or null to remove it. Both buffers are valid until the next call. */
+export type PutRecord = (table: 'cells' | 'topLists' | 'attacks', key: Buffer, value: Buffer | null) => void;
 
 /** A snapshot over several turns of the event loop. Without one, reads see the latest commit. */
 export interface ReadOptions {
@@ -152,6 +152,11 @@ export function openTables(path: string, readOnly = false) {
     requests: table<StoredRequest, [project: number, generation: number, source: number, key: string]>(
       'requests',
     ),
+    /** Key: hour, scope of the project, number (4 bytes each, big endian). */
+    attacks: openTable<Buffer, Buffer>('attacks', {
+      encoding: 'binary',
+      keyEncoding: 'binary',
+    }) as BinaryTable,
     /** Key: hour, scope (4 bytes each, big endian). */
     topLists: openTable<Buffer, Buffer>('top-lists', {
       encoding: 'binary',

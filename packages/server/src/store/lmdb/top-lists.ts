@@ -244,7 +244,7 @@ export function createTopFinder(
 }
 
 /** The end of the hours in keys. */
-const HOURS_END = 2 ** 32;
+export const HOURS_END = 2 ** 32;
 
 /** The first hour of all lists, HOURS_END if there is none: a range may begin years before. */
 function firstHour({ topLists }: Schema, read: ReadOptions): number {
@@ -305,7 +305,7 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
 }
 
 /** Counts changes of lists without a change of counts. */
-function countHourChanges(schema: Schema, projectId: string, hours: readonly number[]): void {
+export function countHourChanges(schema: Schema, projectId: string, hours: readonly number[]): void {
   const project = schema.projects.get(projectId);
   if (hours.length === 0 || project === undefined) return;
   countChange(schema);
@@ -331,10 +331,14 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
   yield* dumpSlices(schema, new Map([[project.scope, null]]));
 }
 
+/** The first hour that queries cover. */
+export function firstListedHour(schema: Schema, read?: ReadOptions): number {
+  return Math.ceil(Math.max(metaValue(schema, 'horizon', read), topListsBefore(schema, read)) / HOUR_MS);
+}
+
 /** `hostIds`: by scope. */
 function* dumpSlices(schema: Schema, hostIds: ReadonlyMap<number, string | null>): Generator<TopSlice[]> {
-  // The first hour that queries cover.
-  const first = Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
+  const first = firstListedHour(schema);
   let part: TopSlice[] = [];
   let bytes = 0;
   let last = listsKey(first, 0);
@@ -365,7 +369,7 @@ export function putTopSlices(schema: Schema, projectId: string, slices: readonly
   const project = schema.projects.get(projectId);
   const horizon = metaValue(schema, 'horizon');
   const before = keptListsFrom(schema);
-  const put: PutRecord = (_, key, value) => schema.topLists.putSync(key, value);
+  const put: PutRecord = (_, key, value) => value && schema.topLists.putSync(key, value);
   const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
   for (const { hostId, hour, record } of kept) {
     const of = project?.scope ?? 0;

@@ -1,6 +1,7 @@
 /** The write side: one group of batches of one project in one transaction of two round trips. */
 import type { Event } from '../../event.ts';
 import { columnsOf, type Database, type Run } from '../../postgres/database.ts';
+import { AttackAdditions } from '../attack-hours.ts';
 import {
   type Additions,
   additionsOf,
@@ -18,6 +19,7 @@ import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
 import type { Appended, AppendLimits, Batch } from '../store.ts';
 import { TopAdditions } from '../top-records.ts';
+import { addAttacks, mergeAttacks, readBlocks, writeBlocks } from './attacks.ts';
 import {
   addChanges,
   knownProject,
@@ -44,7 +46,7 @@ export async function appendGroup(
   const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
   return inPartitions(
     database,
-    ['segments', 'rollups', 'top_lists'],
+    ['segments', 'rollups', 'top_lists', 'attacks'],
     () => timesOf(counted),
     (run) => appendLocked(run, batches, counted, now, limits),
   );
@@ -55,14 +57,15 @@ async function appendLocked(
   batches: readonly Batch[],
   expected: GroupCounts,
   now: number,
-  { topKeys, requestsMax }: AppendLimits,
+  { topKeys, requestsMax, eventsMax }: AppendLimits,
 ): Promise<Appended[]> {
   const project = batches[0]?.project ?? '';
-  const [state, known, rollups, topLists] = await Promise.all([
+  const [state, known, rollups, topLists, blocks] = await Promise.all([
     lockProject(run, project),
     readKnown(run, project, batches, expected.hosts),
     readRollups(run, project, expected),
     readTopLists(run, project, expected.topLists),
+    readBlocks(run, project, expected.attacks, eventsMax),
   ]);
   const decision = await computeIn(run, decide(batches, knownProject(state, known), now, requestsMax));
   if (decision.counted.length === 0) return decision.results;
@@ -79,9 +82,11 @@ async function appendLocked(
         );
   const records = await computeIn(run, mergeCounts(counted, known.hosts, rollups));
   const lists = await computeIn(run, mergeTopLists(project, counted.topLists, topLists, topKeys));
+  const attacks = await computeIn(run, mergeAttacks(project, counted.attacks, blocks, eventsMax));
   await Promise.all([
     ...writeCounts(run, project, counted, records, state.appends),
     writeTopLists(run, project, lists),
+    ...writeBlocks(run, project, attacks),
     ...writeDecision(run, project, state, known, decision),
     run('COMMIT'),
   ]);
@@ -128,6 +133,7 @@ interface GroupCounts {
   minutes: Map<number, Map<string, Additions>>;
   rollups: Map<string, RollupKey & Additions>;
   topLists: TopAdditions;
+  attacks: AttackAdditions;
 }
 
 /** Events, or minutes of a host, of one step: about a millisecond. */
@@ -139,6 +145,7 @@ function* sumGroup(
   known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
   const topLists = new TopAdditions();
+  const attacks = new AttackAdditions();
   const hosts = new Set<string>();
   const packed = new Map<number, Map<string, number[]>>();
   for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
@@ -156,6 +163,7 @@ function* sumGroup(
       });
     }
     addTopAdditions(topLists, some, known);
+    addAttacks(attacks, some, known);
     yield;
   }
   const minutes = new Map<number, Map<string, Additions>>();
@@ -181,7 +189,7 @@ function* sumGroup(
     rollups.set(key, { ...rollup, ...additionsOf(cells) });
     if (rollups.size % ITEMS_PER_STEP === 0) yield;
   }
-  return { hosts, minutes, rollups, topLists };
+  return { hosts, minutes, rollups, topLists, attacks };
 }
 
 function* timesOf({ minutes }: GroupCounts): Generator<number> {

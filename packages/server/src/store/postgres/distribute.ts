@@ -10,7 +10,7 @@ import { lockSchema } from './schema.ts';
 const FIRST_TABLE = 'projects';
 const DISTRIBUTED = [
   ...[FIRST_TABLE, 'hosts', 'sources', 'source_hosts', 'batches', 'followed_paths', 'changes'],
-  ...['segments', 'rollups', 'top_lists', 'requests'],
+  ...['segments', 'rollups', 'top_lists', 'attacks', 'requests'],
 ];
 /** Every worker has a copy, because the statements of a project read it. */
 const REFERENCE = 'retention';

@@ -8,12 +8,14 @@ import {
   appendLimits,
   type CountQuery,
   type Counts,
+  HOUR_MS,
   type Store,
   StoreNotWritable,
   type StoreOptions,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
+import { attackMethods, deleteAttacks, HOURS_END } from './attacks.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
 import { areTablesDistributed, createWorkerProbe, type Distributed, distributeTables } from './distribute.ts';
@@ -96,7 +98,12 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   const { batches, putSource, ...records } = recordMethods(database, available, now);
-  const { topSlices, putTopSlices, ...topLists } = topListMethods(
+  const { attackHours, putAttackHour, ...attacks } = attackMethods(
+    database,
+    available,
+    appendOptions.eventsMax,
+  );
+  const { topSlices, putTopSlices, deleteDetails, ...topLists } = topListMethods(
     database,
     available,
     undefined,
@@ -106,6 +113,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   return {
     ...records,
     ...topLists,
+    ...attacks,
 
     append: (batch) => available(() => commits.append(batch)),
 
@@ -122,6 +130,13 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
       putSource,
       topSlices,
       putTopSlices,
+      attackHours,
+      putAttackHour,
+    },
+
+    deleteDetails: async (project) => {
+      await deleteDetails(project);
+      await deleteAttacks(database, HOURS_END, { project });
     },
 
     prune: (before, limits = {}) =>
@@ -130,8 +145,9 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         await pruneExamples(database, topListsBefore, stop);
         // Deletes rows first: a backup can delay the dropping of partitions for hours.
         const listsBefore = await pruneTopLists(database, topListsBefore, stop);
+        await deleteAttacks(database, Math.ceil(listsBefore / HOUR_MS), { stop });
         await prune(database, before, limits);
-        await dropPartitions(database, ['top_lists'], listsBefore, stop);
+        await dropPartitions(database, ['top_lists', 'attacks'], listsBefore, stop);
       }),
 
     unavailableProjects: () =>

@@ -33,7 +33,7 @@ export const NO_HOST = 0;
 export const CHANGES_MS = LEVELS[0].cellMs * LEVELS[0].cellsPerChunk;
 
 interface PartitionedTable {
-  name: 'segments' | 'rollups' | 'top_lists';
+  name: 'segments' | 'rollups' | 'top_lists' | 'attacks';
   /** The time span of a partition, into which chunks of all levels fit. */
   partitionMs: number;
   /** The unit of the partition key. */
@@ -62,6 +62,12 @@ const PARTITIONED: readonly PartitionedTable[] = [
     partitionMs: 8 * DAY_MS,
     unitMs: HOUR_MS,
     settings: 'fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05',
+  },
+  {
+    name: 'attacks',
+    partitionMs: 8 * DAY_MS,
+    unitMs: HOUR_MS,
+    settings: 'autovacuum_vacuum_scale_factor = 0.05',
   },
 ];
 
@@ -146,8 +152,14 @@ const TOP_LIST_TABLES = `
     project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (project, host, hour)
   ) PARTITION BY RANGE (hour);
-  -- Records are deflated already.
+  -- Kept attacks: blocks of attack-block.ts.
+  CREATE TABLE attacks (
+    project text COLLATE "C", hour int, number int, entries int NOT NULL, threshold bigint NOT NULL, block bytea NOT NULL,
+    PRIMARY KEY (project, hour, number)
+  ) PARTITION BY RANGE (hour);
+  -- Records and blocks are deflated already.
   ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
+  ALTER TABLE attacks ALTER block SET STORAGE EXTERNAL;
 `;
 
 const REQUEST_TABLES = `

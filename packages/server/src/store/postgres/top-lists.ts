@@ -104,7 +104,7 @@ export async function readTopLists(
 }
 
 /** Lists of hours that begin before this are deleted. */
-async function readBefore(run: Run): Promise<number> {
+export async function readBefore(run: Run): Promise<number> {
   const [state] = await run<{ before: number }>(
     'SELECT greatest(top_lists_before, freed_before) AS before FROM retention',
   );

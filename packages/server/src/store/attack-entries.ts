@@ -1,0 +1,70 @@
+/** Attacks as they are kept: parsed fields, never the line. docs/events.md says what is kept, and for how long. */
+import { createHash } from 'node:crypto';
+import type { AttackDetails, Category, Event, MatchedRule } from '../event.ts';
+import { topKey } from './store.ts';
+
+/** One entry of the list of attacks. A field that the log does not have is absent. */
+export interface AttackEntry extends Omit<AttackDetails, 'id' | 'rule' | 'rules'> {
+  /** The ID of the request in its log; '' if the log has none: see `entryId`. */
+  id: string;
+  /** Milliseconds since the epoch. */
+  time: number;
+  /** Null without a registered host. */
+  hostId: string | null;
+  category: Category;
+  /** How many attacks without an ID are equal in all other fields. */
+  count: number;
+  /** The first one decided the category. */
+  rules: readonly MatchedRule[];
+}
+
+/** Of an attack. `hostId`: null without a registered host. */
+export function toEntry({ time, attack, count, details = {} }: Event, hostId: string | null): AttackEntry {
+  if (attack === null) throw new Error('only attacks are kept');
+  const { id = '', rule, rules = rule === undefined ? [] : [{ id: rule }], ...fields } = details;
+  const source = topKey('sources', details);
+  return {
+    ...fields,
+    ...(source !== undefined && { source }),
+    id,
+    time,
+    hostId,
+    category: attack,
+    count,
+    rules,
+  };
+}
+
+/** Everything but the count: attacks that are equal in this are one entry. */
+export function entryKey(entry: AttackEntry): string {
+  const { id, time, hostId, category, blocked, source, country, method } = entry;
+  const { url, query, status, score, userAgent, rules } = entry;
+  const request = [id, time, hostId, category, blocked, source, country, method];
+  const values = rules.map((rule) => [rule.id, rule.variable, rule.value, rule.severity]);
+  return JSON.stringify([...request, url, query, status, score, userAgent, values]);
+}
+
+/** What identifies the entry in the API: the ID of the request, or a hash of what is kept. */
+export function entryId(entry: AttackEntry): string {
+  return entry.id === ''
+    ? createHash('sha256').update(entryKey(entry)).digest('base64url').slice(0, 22)
+    : entry.id;
+}
+
+/** Pages of a list are in this order, or in its reverse. Never 0 for two entries of a list. */
+export function compareEntries(a: AttackEntry, b: AttackEntry): number {
+  if (a.time !== b.time) return a.time - b.time;
+  const [one, other] = [entryKey(a), entryKey(b)];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+/**
+ * Decides what an hour over the limit keeps: the entries with the smallest ranks. The project's ID is a key that attackers
+ * do not know, so they cannot choose which entries stay. At least 1, and less than 2^48.
+ */
+export function sampleRank(project: string, entry: AttackEntry): number {
+  const hash = createHash('sha256')
+    .update(`${project}\0${entryId(entry)}\0${entry.time}`)
+    .digest();
+  return hash.readUIntBE(0, 6) || 1;
+}

@@ -1,0 +1,212 @@
+/** Kept attacks: entries, sums, limits, hours and copies. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { CATEGORIES } from '../../packages/server/src/event.ts';
+import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
+import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
+import { HOUR_MS, type Store } from '../../packages/server/src/store/store.ts';
+import { memoryStore } from '../memory-store.ts';
+import { addHosts, attackWithDetails, batch, hostSet, moment, NOW, pick, type RandomEvent } from './data.ts';
+import type { Suite } from './suite.ts';
+
+const text = fc.constantFrom('a', 'b', '\u00e4');
+const rule = fc.record({ id: text, variable: text, value: text, severity: text }, { requiredKeys: ['id'] });
+/** With few values, so that some attacks are equal in all of them. */
+const attack: fc.Arbitrary<RandomEvent> = fc
+  .record({
+    one: attackWithDetails,
+    category: fc.constantFrom(...CATEGORIES),
+    more: fc.record(
+      {
+        id: text,
+        method: text,
+        query: text,
+        status: fc.constantFrom(200, 403),
+        rules: fc.array(rule, { maxLength: 3 }),
+        score: fc.constantFrom(0, 5),
+        userAgent: text,
+      },
+      { requiredKeys: [] },
+    ),
+  })
+  .map(({ one, category, more }) => ({
+    ...one,
+    time: one.time - (one.time % 600_000),
+    attack: category,
+    details: { ...one.details, ...more },
+  }));
+
+const ALL = { from: NOW - 2_000 * HOUR_MS, to: NOW + HOUR_MS };
+
+const EVERYTHING = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 100_000 };
+
+function list(store: Store, project: string, query: Partial<AttackQuery> = {}): Promise<AttackList> {
+  return store.attacks({ project, ...ALL, ...EVERYTHING, ...query });
+}
+
+const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
+  ids: ['a', 'b', 'c'],
+  hosts: ['none'],
+  categories: ['xss', 'sqli', 'cc', 'robot'],
+  actions: ['block', 'log'],
+  sources: [
+    '203.0.113.0/29',
+    '203.0.113.9',
+    '198.51.100.0/23',
+    '2001:db8::1',
+    '2001:db8::/32',
+    '::/0',
+    '0.0.0.0/0',
+  ],
+  countries: ['DE', 'FR'],
+  methods: ['a', 'b'],
+  urls: ['/', '/1', '/2*', '/*', '*'],
+  statuses: ['200', '403'],
+  rules: ['a', 'b', '942100', '942103'],
+};
+const filterLists = fc.record(
+  Object.fromEntries(
+    FILTERS.filter((name) => name !== 'hosts').map((name) => [
+      name,
+      fc.array(fc.constantFrom(...FILTER_VALUES[name]), { minLength: 1, maxLength: 3 }),
+    ]),
+  ),
+  { requiredKeys: [] },
+) as fc.Arbitrary<AttackFilter['include']>;
+const few = filterLists.map((lists) => Object.fromEntries(Object.entries(lists).slice(0, 2)));
+const randomAttackQuery = fc.record({
+  filter: fc.record({ include: few, exclude: few }),
+  hosts: hostSet,
+  range: fc.tuple(moment, moment),
+  isAscending: fc.boolean(),
+  offset: fc.nat(20),
+  limit: fc.integer({ min: 1, max: 20 }),
+});
+
+export function attackTests({ fresh, runs }: Suite): void {
+  test('kept attacks equal the oracle, and add up to the counts', async () => {
+    const { store } = await fresh();
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.array(attack, { maxLength: 40 }), { minLength: 1, maxLength: 5 }),
+        fc.array(randomAttackQuery, { minLength: 1, maxLength: 6 }),
+        async (drawn, queries) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          const ids = await addHosts(store, project);
+          await addHosts(oracle, project);
+          for (const events of drawn) {
+            for (const each of [store, oracle]) await each.append(batch(project, ids, events));
+          }
+          for (const { range, hosts, ...query } of queries) {
+            const [from, to] = [Math.min(...range), Math.max(...range) + 1];
+            const selected = { ...query, from, to, hosts: pick(ids, hosts) };
+            const kept = await list(store, project, selected);
+            expect(kept).toEqual(await list(oracle, project, selected));
+            const { include, exclude } = query.filter;
+            if (include.categories || exclude.categories) continue;
+            const edges = [from, to];
+            const [attacks] = await store.count({ project, hosts: selected.hosts, edges, rows: 'attacks' });
+            expect(kept.keptAttacks).toBe(attacks[0]);
+          }
+        },
+      ),
+      { numRuns: runs(60) },
+    );
+  });
+
+  test('an hour over the limit keeps the same attacks, whatever the order and size of batches', async () => {
+    const eventsMax = 20;
+    const { store } = await fresh({ eventsMax });
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.array(attack, { maxLength: 40 }), { maxLength: 6 }), async (drawn) => {
+        const [forwards, backwards] = [`f${run}`, `b${run++}`];
+        const oracle = memoryStore(() => NOW, { eventsMax });
+        for (const [project, batches] of [
+          [forwards, drawn],
+          [backwards, [drawn.flat().reverse()]],
+        ] as const) {
+          for (const each of [store, oracle]) {
+            const ids = await addHosts(each, project);
+            for (const events of batches) await each.append(batch(project, ids, events));
+          }
+          expect(await list(store, project)).toEqual(await list(oracle, project));
+        }
+      }),
+      { numRuns: runs(40) },
+    );
+  });
+
+  test('a repeated batch changes nothing', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    const once = { ...batch('p', ids, fc.sample(attack, { numRuns: 50, seed: 1 })), id: 'one' };
+    await store.append(once);
+    const before = await list(store, 'p');
+    await store.append(once);
+    expect(before.total).toBeGreaterThan(0);
+    expect(await list(store, 'p')).toEqual(before);
+  });
+
+  test('kept attacks follow retention, deletion and erasure', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const drawn = fc.sample(attack, { numRuns: 300, seed: 4 });
+    const late = { ...batch('p', ids, drawn), source: { name: 'late', format: 'events' } };
+    const steps: ((each: Store) => Promise<unknown>)[] = [
+      (each) => each.append(batch('p', ids, drawn)),
+      (each) => each.eraseAttacks('p', { include: { sources: ['203.0.113.3'] }, exclude: {} }),
+      (each) => each.prune(NOW - 100 * HOUR_MS, { topListsBefore: NOW - 30.5 * HOUR_MS }),
+      (each) => each.append(late),
+      (each) => each.prune(NOW - 50 * HOUR_MS, { topListsBefore: 0 }),
+      (each) => each.prune(NOW - 4 * HOUR_MS - 1, { freeBefore: NOW - 20 * HOUR_MS, topListsBefore: 0 }),
+      (each) => each.restoreHorizon(0),
+      (each) => each.eraseAttacks('p', { include: {}, exclude: {} }),
+      (each) => each.append({ ...late, id: 'again' }),
+      (each) => each.deleteDetails('p'),
+      (each) => each.append(late),
+    ];
+    const totals = [];
+    for (const step of steps) {
+      await step(store);
+      await step(oracle);
+      const kept = await list(store, 'p');
+      expect(kept).toEqual(await list(oracle, 'p'));
+      totals.push(kept.total);
+    }
+    expect(totals.filter((total) => total === 0)).toHaveLength(2);
+    await store.eraseAttacks('unknown', { include: {}, exclude: {} });
+  });
+
+  test('the version of a range changes with its kept attacks', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 50, seed: 2 })));
+    const version = () => store.version({ project: 'p', ...ALL });
+    const before = await version();
+    await store.eraseAttacks('p', { include: { ids: ['none'] }, exclude: {} });
+    expect(await version()).toBe(before);
+    await store.eraseAttacks('p', { include: {}, exclude: {} });
+    expect(await version()).not.toBe(before);
+  });
+
+  test('hours can be copied to another store', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    await oracle.append(batch('p', ids, fc.sample(attack, { numRuns: 200, seed: 3 })));
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 20, seed: 5 })));
+    for (let i = 0; i < 2; i++) {
+      for await (const hour of oracle.transfer.attackHours('p'))
+        await store.transfer.putAttackHour('p', hour);
+    }
+    const hours = new Set((await list(oracle, 'p')).items.map(({ time }) => Math.floor(time / HOUR_MS)));
+    const copied = (await list(store, 'p')).items.filter(({ time }) => hours.has(Math.floor(time / HOUR_MS)));
+    expect(copied).toEqual((await list(oracle, 'p')).items);
+  });
+}
