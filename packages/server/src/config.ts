@@ -26,7 +26,7 @@ import { CACHE_BYTES, TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
 const TOP_LIST_OPTIONS = grouped('Top lists:', {
   attackSources: setting(
     '--attack-sources <full|prefix|off>',
-    'client addresses to keep in top lists: full, only their network (/24, IPv6 /48), or none',
+    'client addresses to keep of attacks: full, only their network (/24, IPv6 /48), or none',
     oneOf('full', 'prefix', 'off'),
     { default: 'full' },
   ),
@@ -35,6 +35,22 @@ const TOP_LIST_OPTIONS = grouped('Top lists:', {
     'how many distinct values a top list keeps per hour and per project or host; counts are exact up to this number',
     integer(16, TOP_KEYS_MAX),
     { default: String(TOP_KEYS_DEFAULT) },
+  ),
+});
+
+/** What the list of attacks keeps, besides client addresses. */
+const ATTACK_OPTIONS = grouped('Kept attacks:', {
+  attackQueries: setting(
+    '--attack-queries <on|off>',
+    'keep the queries of attacked URLs, with secrets masked; off: keep the path only',
+    oneOf('on', 'off'),
+    { default: 'on' },
+  ),
+  attackValues: setting(
+    '--attack-values <on|off>',
+    'keep the values that matched rules, with secrets masked; off: keep only the rules and variables',
+    oneOf('on', 'off'),
+    { default: 'on' },
   ),
 });
 
@@ -121,6 +137,7 @@ export const SERVER_OPTIONS = {
     { default: '0' },
   ),
   ...TOP_LIST_OPTIONS,
+  ...ATTACK_OPTIONS,
   ...grouped('Top lists:', {
     detailsRetention: setting(
       '--details-retention <time>',
@@ -175,6 +192,7 @@ export const COUNTING_OPTIONS = {
   hostsMax: SERVER_OPTIONS.hostsMax,
   sourcesMax: SERVER_OPTIONS.sourcesMax,
   ...TOP_LIST_OPTIONS,
+  ...ATTACK_OPTIONS,
 };
 
 export const IDENTITY_OPTIONS = grouped('Keystone options:', {

@@ -1,8 +1,8 @@
-/** The normal form that every log format is parsed into, its closed sets, and how values from logs are normalized. */
+/** The normal form that every log format is parsed into, its closed sets, and names of hosts and networks. */
 import { createHash } from 'node:crypto';
-import { isIP, isIPv4, isIPv6, SocketAddress } from 'node:net';
+import { isIPv6 } from 'node:net';
 import { copyOf } from './copy-of.ts';
-import { hasInvisible, NOT_PLAIN, replaceInvisible } from './printable.ts';
+import { hasInvisible, printableStart } from './printable.ts';
 
 /** The 13 attack categories, in the order of the interface specification. */
 export const CATEGORIES = [
@@ -99,7 +99,7 @@ export interface AttackDetails {
   blocked?: boolean;
   /** The client's IP address in its canonical form, or a prefix of it like 203.0.113.0/24. */
   source?: string;
-  /** The path of the URL, without the query, at most 256 bytes. */
+  /** The path of the URL, without the query, at most 512 bytes. */
   url?: string;
   /** The rule that decided the category. */
   rule?: string;
@@ -143,7 +143,7 @@ export const DROP_REASONS = {
   bad_attack: '`attack` is not one of the 13 category names',
   bad_count: '`count` is not a whole number from 1 to 1,000,000',
   bad_details:
-    '`blocked` is not true or false, `source` is not an IP address, `country` is not two letters, or `url` or `rule` is not a string',
+    'a field of an attack is malformed: `blocked`, `source`, `url`, `rule`, `rules`, `country`, `id`, `method`, `status`, `score` or `user_agent`',
   too_many_records: 'the line has more than 10,000 records; the rest are skipped',
   nothing_to_count: 'the record is neither a request nor an attack',
   bad_record: 'the record lacks a field that its format requires',
@@ -171,7 +171,7 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
   bad_request: 'Send true or false in `request`, or leave it out.',
   bad_attack: "Send one of the 13 category names in `attack`; 'wafstat categories' lists them.",
   bad_count: 'Send a whole number from 1 to 1,000,000 in `count`, or leave it out.',
-  bad_details: 'Correct the field, or leave it out.',
+  bad_details: 'Correct the field, or leave it out: docs/log-formats.md says what each may contain.',
   too_many_records: 'Send at most 10,000 records in a line.',
   nothing_to_count: 'Set `request` to true, or name a category in `attack`.',
   bad_record: 'Log all fields that the format requires: docs/log-formats.md lists them.',
@@ -184,33 +184,6 @@ export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
     "Send events sooner. To count older ones, raise --retention of the server, and move the horizon back with 'wafstat horizon --data DIR --set TIME'. Then read the logs again with another --source.",
   in_future: 'Correct the clock or the time zone of the machine that writes the log.',
 };
-
-/** The length of the example that a source keeps of a dropped line. */
-const DROP_EXAMPLE_BYTES_MAX = 256;
-
-/** What separates a name from its value in headers, forms, JSON, and messages of ModSecurity. */
-const BEFORE_VALUE = String.raw`["'\`\\\s\]]{0,8}(?:[:=]|\(value:|,["'\\\s]{0,8}value["'\\\s]{0,8}:)["'\`\\\s[{]{0,8}`;
-/** Text in quotes, up to the next quote that is not escaped. */
-const QUOTED = String.raw`(?<=")(?:\\.|[^"\\])*`;
-const SECRET_HEADERS = new RegExp(`((?:authorization|cookie)${BEFORE_VALUE})(?:${QUOTED}|(?<!").*)`, 'gis');
-const SECRET_NAMES =
-  'passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|session|credential';
-const SECRET_FIELDS = new RegExp(
-  String.raw`((?:${SECRET_NAMES})[\w-]{0,32}${BEFORE_VALUE})(?:${QUOTED}|(?<!")[^\s"'\`\\&;,)}]*)`,
-  'gis',
-);
-
-/** The beginning of a line, printable and without what can be a secret: queries of URLs, credentials and cookies. */
-export function dropExample(line: string): string {
-  const start = line
-    .slice(0, 4 * DROP_EXAMPLE_BYTES_MAX)
-    .replace(/\?[^\s"'\\]*/g, '?...')
-    .replace(/\/\/[^/\s"'@]{1,256}@/g, '//...@')
-    .replace(SECRET_HEADERS, '$1...')
-    .replace(/\b(bearer|basic) [\w.~+/=-]+/gi, '$1 ...')
-    .replace(SECRET_FIELDS, '$1...');
-  return cutBytes(percentEncoded(start), DROP_EXAMPLE_BYTES_MAX);
-}
 
 /** Limits what one line can add, so that a typing error cannot bury a month of real traffic. */
 export const EVENT_COUNT_MAX = 1_000_000;
@@ -244,50 +217,6 @@ function withoutPort(name: string): string {
   return /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name)?.[1] ?? name;
 }
 
-export const URL_BYTES_MAX = 256;
-const RULE_BYTES_MAX = 64;
-const ADDRESS_LENGTH_MAX = 64;
-
-/**
- * Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. `raw.url` is a
- * path, with or without a query, or a whole URL.
- */
-export function attackDetails(
-  raw: {
-    [K in keyof AttackDetails]: AttackDetails[K] | undefined;
-  },
-): AttackDetails | undefined {
-  const details: AttackDetails = {};
-  if (raw.blocked !== undefined) details.blocked = raw.blocked;
-  const source = canonicalAddress(raw.source);
-  if (source !== undefined) details.source = source;
-  const url = urlPath(raw.url);
-  if (url !== undefined) details.url = url;
-  if (raw.rule) details.rule = normalRule(raw.rule);
-  if (raw.country && /^[A-Za-z]{2}$/.test(raw.country)) details.country = raw.country.toUpperCase();
-  return Object.keys(details).length === 0 ? undefined : details;
-}
-
-/** The ID or name of a rule, as in AttackDetails. */
-export function normalRule(text: string): string {
-  if (isPlain(text, RULE_BYTES_MAX)) return copyOf(text);
-  return cutBytes(percentEncoded(text.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
-}
-
-/** The address without port and brackets, in one spelling, so that it is counted under one key. */
-function canonicalAddress(text: string | undefined): string | undefined {
-  if (text === undefined || text.length > ADDRESS_LENGTH_MAX) return undefined;
-  if (isIPv4(text)) return copyOf(text);
-  const address = /^(?:\[([^\]]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+)$/.exec(text);
-  const bare = address?.[1] ?? address?.[2] ?? text;
-  const family = isIP(bare);
-  if (family === 0 || bare.includes('%')) return undefined;
-  if (family === 4) return copyOf(bare);
-  const canonical = new SocketAddress({ address: bare, family: 'ipv6' }).address;
-  // An IPv4 client of an IPv6 socket.
-  return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
-}
-
 /** The network of a canonical address, like 203.0.113.0/24 or 2001:db8:1:2::/64. A network stays as it is. */
 export function networkOf(address: string, bits: { ipv4: 24 | 32; ipv6: 48 | 64 }): string {
   if (address.includes('/')) return address;
@@ -305,34 +234,12 @@ export function networkOf(address: string, bits: { ipv4: 24 | 32; ipv6: 48 | 64 
   return `${groups.join(':')}::/${bits.ipv6}`;
 }
 
-function urlPath(text: string | undefined): string | undefined {
-  if (!text || text === '-') return undefined;
-  // Enough for URL_BYTES_MAX, after the longest scheme and host name.
-  const start = text.slice(0, 4 * URL_BYTES_MAX);
-  const whole = start.startsWith('/') ? start : start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
-  const end = whole.search(/[?#]/);
-  const path = end === -1 ? whole : whole.slice(0, end);
-  // Lists show it after the host name, which it must not seem to continue.
-  const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
-  if (isPlain(rooted, URL_BYTES_MAX) && !rooted.includes(' ')) return copyOf(rooted);
-  return cutBytes(percentEncoded(rooted).replaceAll(' ', '%20'), URL_BYTES_MAX);
-}
+/** The path in top lists. */
+export const TOP_URL_BYTES_MAX = 256;
 
-/** Whether `percentEncoded` and `cutBytes` would change nothing. */
-function isPlain(text: string, bytesMax: number): boolean {
-  return text.length <= bytesMax && !NOT_PLAIN.test(text);
-}
-
-function percentEncoded(text: string): string {
-  return replaceInvisible(text, (character) =>
-    Buffer.from(character).toString('hex').toUpperCase().replace(/../g, '%$&'),
-  );
-}
-
-/** Always a copy: a substring would keep the whole line in memory. */
-function cutBytes(text: string, bytesMax: number): string {
-  const bytes = Buffer.from(text);
-  let end = Math.min(bytes.length, bytesMax);
-  while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
-  return bytes.toString('utf8', 0, end);
+/** The path as top lists have it. */
+export function topUrl(path: string): string {
+  // A UTF-16 code unit has at most three bytes in UTF-8.
+  const isShort = 3 * path.length <= TOP_URL_BYTES_MAX || Buffer.byteLength(path) <= TOP_URL_BYTES_MAX;
+  return isShort ? path : printableStart(path, TOP_URL_BYTES_MAX);
 }

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
 import { memoryStore } from '../../../../test/memory-store.ts';
-import { attackDetails } from '../event.ts';
+import { attackDetails } from '../attack-details.ts';
 import { checkIsDemo, freeAddress, openSampleTraffic } from './demo.ts';
 import { sampleEvents } from './sample-traffic.ts';
 

@@ -42,7 +42,7 @@ const TRANSACTION = JSON.stringify({
   },
 });
 const HIT =
-  '[Wed Jul 01 10:20:30 2026] [x] ModSecurity: Warning. [file "f"] [id "10001"] [hostname "h"] [uri "/"] [unique_id "b"]';
+  '[Wed Jul 01 10:20:30 2026] [x] ModSecurity: Warning. [file "f"] [id "10001"] [data "ARGS:q=a"] [hostname "h"] [uri "/"] [unique_id "b"]';
 const LINES = `${TRANSACTION}\n\n${HIT}\n192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6\nnonsense`;
 
 describe('explain', () => {
@@ -60,17 +60,21 @@ describe('explain', () => {
       '  rule  949110: verdict, denied the request, rule id 949xxx',
       '  why   All rules that matched are of this category. (step: only)',
       '  decided by rule 942100',
-      '  blocked  yes',
-      '  source   192.0.2.7',
-      '  url      /shop',
+      '  blocked     yes',
+      '  source      192.0.2.7',
+      '  url         /shop?id=1',
+      '  status      403',
+      '  id          a',
       'line 3: counted as an attack (custom); format apache-error',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
       '  rule  10001: custom, 0 points, not a CRS rule',
       '  why   All rules that matched are of this category. (step: only)',
       '  decided by rule 10001',
-      '  blocked  no',
-      '  url      /',
+      '  matched     10001  ARGS:q  a',
+      '  blocked     no',
+      '  url         /',
+      '  id          b',
       'line 4: counted as a request; format access',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  other.example.com',
@@ -167,8 +171,14 @@ describe('explain', () => {
         request: false,
         blocked: true,
         source: '192.0.2.7',
-        url: '/shop',
+        url: '/shop?id=1',
+        id: 'a',
+        status: 403,
         rule: '942100',
+        rules: [
+          { id: '942100', severity: 'critical' },
+          { id: '949110', severity: 'critical' },
+        ],
         decision: { category: 'sqli', rule: '942100', step: 'only' },
         evidence: [{ rule: '942100', points: 5, level: 1 }, { verdict: true }],
       },

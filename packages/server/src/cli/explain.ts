@@ -5,6 +5,7 @@ import { ByteReader, decompress, openLog, ProgramMissing } from '../ingest/byte-
 import type { Classification } from '../ingest/categories/classify.ts';
 import { CompressedInput } from '../ingest/compression.ts';
 import { nextChunk } from '../ingest/file.ts';
+import { eventFields } from '../ingest/formats/events.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
@@ -237,13 +238,18 @@ function detailLines(parsed: Explained): string[] {
   if (reason !== null) lines.push(`see   ${DROPS_PAGE}#${reason}`);
   for (const judgement of evidenceOf(parsed)) lines.push(`rule  ${describeRule(judgement)}`);
   if (parsed.kind !== 'record') return lines;
-  const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
+  const { decision, details = {}, attack } = parsed.record;
+  const { rule, rules = [], ...fieldsOfAttack } = eventFields(details);
   if (decision !== undefined) lines.push(`why   ${decision.reason} (step: ${decision.step})`);
   if (attack === null) return lines;
   if (rule !== undefined) lines.push(`decided by rule ${rule}`);
-  for (const [name, value] of Object.entries(details)) {
+  for (const { id, variable, value } of rules) {
+    const parts = [id, variable, value].filter((part) => part !== undefined);
+    if (parts.length > 1) lines.push(`matched     ${parts.join('  ')}`);
+  }
+  for (const [name, value] of Object.entries(fieldsOfAttack)) {
     const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
-    lines.push(`${name.padEnd('blocked'.length)}  ${text}`);
+    lines.push(`${name.padEnd('user_agent'.length)}  ${text}`);
   }
   return lines;
 }
@@ -317,7 +323,7 @@ function jsonPrinter({ stdout }: Io): Printer {
 
 /** The fields of the `events` format, and how the category was chosen. */
 function recordFields({ host, hostId, details, evidence: _, decision, ...record }: LogRecord): object {
-  return { ...record, host: storedHost(host), host_id: hostId, ...details, decision };
+  return { ...record, host: storedHost(host), host_id: hostId, ...eventFields(details ?? {}), decision };
 }
 
 /** In lower case and without the port; unchanged if it is not a host name. */

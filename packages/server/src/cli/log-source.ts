@@ -1,6 +1,7 @@
 /** What `ingest` and `follow` share: their options, and how they read and count logs. */
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Privacy } from '../attack-details.ts';
 import { COUNTING_OPTIONS, LOCATION_OPTIONS } from '../config.ts';
 import { FIRST_BYTES, isErrorLog, type ReadLimits } from '../ingest/batch-reader.ts';
 import { ByteReader, openLog } from '../ingest/byte-stream.ts';
@@ -59,8 +60,10 @@ export function logSource(
 export function readLimits({
   retention,
   attackSources,
-}: Pick<Values<typeof LOG_OPTIONS>, 'retention' | 'attackSources'>): ReadLimits {
-  return { retentionMs: retention, attackSources };
+  attackQueries,
+  attackValues,
+}: Pick<Values<typeof LOG_OPTIONS>, 'retention' | keyof Privacy>): ReadLimits {
+  return { retentionMs: retention, attackSources, attackQueries, attackValues };
 }
 
 /** By its first lines. A log that cannot be read is reported later. */

@@ -344,6 +344,8 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
       hostsMax: values.hostsMax,
       sourcesMax: values.sourcesMax,
       attackSources: values.attackSources,
+      attackQueries: values.attackQueries,
+      attackValues: values.attackValues,
     },
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,

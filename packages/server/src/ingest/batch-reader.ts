@@ -1,6 +1,8 @@
 /** From log lines to records: parse, check the time, and count what is dropped, with a named reason. */
+import { applyPrivacy, type Privacy } from '../attack-details.ts';
 import { copyOf } from '../copy-of.ts';
-import { type AttackDetails, type Category, type DropReason, dropExample, networkOf } from '../event.ts';
+import type { Category, DropReason } from '../event.ts';
+import { dropExample } from '../secrets.ts';
 import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import { LOG_KINDS, type LogRecord, type Parsed } from './formats/format.ts';
@@ -71,12 +73,10 @@ export interface ReadLines {
 type Flush = 'all' | 'aged' | 'request' | 'file' | 'nothing';
 
 /** What affects the reading of lines besides the reader and the time. */
-export interface ReadLimits {
+export interface ReadLimits extends Privacy {
   retentionMs: number;
   /** Earlier events are dropped, too: the store would not count them. */
   horizon?: number | undefined;
-  /** What to keep of client addresses: all (the default), their network, or nothing. */
-  attackSources?: 'full' | 'prefix' | 'off' | undefined;
 }
 
 export class BatchReader {
@@ -212,7 +212,7 @@ export class BatchReader {
     } else if (parsed.kind === 'record') {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
-      if (record.details?.source !== undefined) this.#reduceSource(record.details, record.details.source);
+      if (record.details !== undefined) applyPrivacy(record.details, this.#limits);
       records.push(record);
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       const { request, attack, count } = record;
@@ -228,12 +228,6 @@ export class BatchReader {
   /** Dropped lines contain client addresses, which cannot be removed reliably. */
   keepsExamples(): boolean {
     return (this.#limits.attackSources ?? 'full') === 'full';
-  }
-
-  #reduceSource(details: AttackDetails, source: string): void {
-    const { attackSources } = this.#limits;
-    if (attackSources === 'off') delete details.source;
-    else if (attackSources === 'prefix') details.source = networkOf(source, { ipv4: 24, ipv6: 48 });
   }
 
   /** Why a record with this time does not count. */

@@ -49,9 +49,9 @@ export interface ParserSetup {
 
 export function parserSetup(options: ReaderOptions, limits: ReadLimits): ParserSetup {
   const { format, host, zone, overrides, pattern } = options;
-  const { retentionMs, horizon, attackSources } = limits;
+  const { retentionMs, horizon, attackSources, attackQueries, attackValues } = limits;
   return {
-    limits: { retentionMs, horizon, attackSources },
+    limits: { retentionMs, horizon, attackSources, attackQueries, attackValues },
     format,
     host,
     zone: zone?.name,

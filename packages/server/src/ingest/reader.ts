@@ -44,7 +44,7 @@ export interface ReaderOptions {
 }
 
 /** An upper bound: transactions and native blocks have limits, and parts of lines take at most 1 MiB, in base64. */
-export const STATE_LENGTH_MAX = 3 * 1_048_576;
+export const STATE_LENGTH_MAX = 8 * 1_048_576;
 
 /** The lines of a native block are written at once: one without a new line for this long is incomplete. */
 const BLOCK_MS_MAX = 60_000;

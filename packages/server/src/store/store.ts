@@ -3,7 +3,14 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 
-import { type AttackDetails, type Category, categoryNumber, type Event, networkOf } from '../event.ts';
+import {
+  type AttackDetails,
+  type Category,
+  categoryNumber,
+  type Event,
+  networkOf,
+  topUrl,
+} from '../event.ts';
 import type { AttackFilter } from './attack-filter.ts';
 import type { AttackHour } from './attack-hours.ts';
 import type { AttackList, AttackQuery } from './attack-list.ts';
@@ -315,7 +322,7 @@ export function coveredHours(range: TimeRange, horizon: number): TimeRange {
 
 /** The value of an attack in a list. */
 export function topKey(list: TopListName, details: AttackDetails): string | undefined {
-  if (list === 'urls') return details.url;
+  if (list === 'urls') return details.url && topUrl(details.url);
   if (list === 'rules') return details.rule;
   if (list === 'countries') return details.country;
   return details.source && networkOf(details.source, { ipv4: 32, ipv6: 64 });

@@ -25,6 +25,10 @@ export interface Rule {
   ver: string;
   file: string;
   tags: readonly string[];
+  /** What matched, like ARGS:q. */
+  variable?: string | undefined;
+  /** The value of the variable, or the part of it that matched. May have secrets. */
+  value?: string | undefined;
   /** This rule stopped the request. */
   denied?: boolean | undefined;
   /** The message was cut or may contain fields that the client wrote, so it cannot prove that there was no attack. */
@@ -35,6 +39,8 @@ export interface Rule {
   sums?: Category | undefined;
   /** In 980xxx: a score exceeded its limit, as in 949xxx. */
   exceeded?: boolean | undefined;
+  /** In 949xxx and 980xxx: the inbound anomaly score. */
+  score?: number | undefined;
   /** What follows from the vendor's name of the rule. Wins over the CRS tables, but not over the operator. */
   named?: { category: Category; because: string };
 }
@@ -125,6 +131,17 @@ export function decide(distinct: readonly Classification[], blocked = false): De
   if (chosen.category !== CUSTOM_RULE && custom.points < rivalPoints) return chosen;
   const reason = `Custom rule ${custom.rule} denied the request, and the other rules do not outscore it.`;
   return { category: CUSTOM_RULE, rule: custom.rule, step: 'denied', reason };
+}
+
+const INBOUND_SCORE =
+  /Inbound (?:Anomaly Score Exceeded \(Total (?:Inbound )?Score: |Scores: blocking=)(\d{1,6})\b/;
+
+/** Adds what the message of the rule says about scores. */
+export function addScores(rule: Rule, message: string): void {
+  const isSum = rule.id.startsWith('980');
+  if (isSum) Object.assign(rule, scoresOf(message));
+  const score = isSum || rule.id.startsWith('949') ? INBOUND_SCORE.exec(message)?.[1] : undefined;
+  if (score !== undefined) rule.score = Number(score);
 }
 
 /** Reads the message of a rule 980xxx, such as 980130 (`SQLI=5,XSS=0,..`) or 980170 (`SQLI=5, XSS=0, ..`). */
@@ -289,9 +306,9 @@ function evidence(rule: Rule, overrides: Overrides): Evidence {
   return rule.id === '' && rule.file === '' ? CUT : CUSTOM;
 }
 
-function pointsOf({ severity, denied }: Rule, isCrs: boolean): number {
+function pointsOf({ severity, denied, named }: Rule, isCrs: boolean): number {
   const points = POINT_VALUES.get(severity) ?? POINT_VALUES.get(severity.toLowerCase()) ?? 0;
-  if (isCrs) return points === 0 ? POINTS_WITHOUT_SEVERITY : points;
+  if (isCrs || named !== undefined) return points === 0 ? POINTS_WITHOUT_SEVERITY : points;
   // Custom rules often have no severity. One that denies is critical.
   return denied ? Math.max(points, POINTS_WITHOUT_SEVERITY) : points;
 }

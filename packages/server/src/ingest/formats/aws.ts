@@ -1,5 +1,5 @@
 /** AWS: logs of WAF, of Application Load Balancers and of CloudFront. Every line or object is a request. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails, type RawRule } from '../../attack-details.ts';
 import { type Classification, judgement } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { AWS, categoryOfName } from '../categories/vendor-tables.ts';
@@ -27,8 +27,11 @@ export const awsWaf: JsonFormat = {
     const time = parseEpoch(fields.timestamp);
     if (time === null) return dropped('bad_time');
     const request = asObject(fields.httpRequest);
-    const record = requestRecord(time, headerHost(request));
-    const evidence = judgeRequest(fields);
+    const headers = objectsOf(request?.headers);
+    const host = headerOf(headers, 'host') || asText(request?.host) || undefined;
+    const record = requestRecord(time, host);
+    const matches = matchesOf(fields);
+    const evidence = judgeMatches(matches, fields);
     const decisive = evidence.find(({ category }) => category !== null);
     if (decisive === undefined) return { kind: 'record', record };
     const action = asText(fields.action);
@@ -36,21 +39,28 @@ export const awsWaf: JsonFormat = {
       // CAPTCHA and CHALLENGE are logged as the action only if they stopped the request.
       blocked: action === '' ? undefined : action !== 'ALLOW' && action !== 'COUNT',
       source: asText(request?.clientIp),
+      id: asText(request?.requestId),
+      method: asText(request?.httpMethod),
       url: asText(request?.uri),
+      query: asText(request?.args),
+      status: asText(fields.responseCodeSent),
+      userAgent: headerOf(headers, 'user-agent'),
       rule: decisive.rule,
+      rules: matches.map(matchedRule),
       country: asText(request?.country),
     });
     return { kind: 'record', record: { ...record, attack: decisive.category, details, evidence } };
   },
 };
 
-function headerHost(request: JsonObject | null): string | undefined {
-  for (const { name, value } of objectsOf(request?.headers)) {
-    if (typeof name === 'string' && name.length === 4 && name.toLowerCase() === 'host') {
-      return asText(value) || undefined;
+/** `wanted` is in lower case. */
+function headerOf(headers: readonly JsonObject[], wanted: string): string {
+  for (const { name, value } of headers) {
+    if (typeof name === 'string' && name.length === wanted.length && name.toLowerCase() === wanted) {
+      return asText(value);
     }
   }
-  return asText(request?.host) || undefined;
+  return '';
 }
 
 /** AWS logs at most 100 labels, and few rules. */
@@ -61,14 +71,33 @@ interface Match {
   rule: string;
   group: string;
   type: string;
-  conditions: readonly string[];
+  conditions: readonly JsonObject[];
 }
 
-/** Evidence that the request was an attack, strongest first; empty if it was none. Rules that only count are evidence. */
-function judgeRequest(fields: JsonObject): Classification[] {
+/** Rules that only count are matches, too. */
+function matchesOf(fields: JsonObject): Match[] {
   const action = asText(fields.action);
   const terminating = action === '' || action === 'ALLOW' ? [] : terminatingMatches(fields);
-  const matches = [...terminating, ...countedMatches(fields)].slice(0, MATCHES_MAX);
+  return [...terminating, ...countedMatches(fields)].slice(0, MATCHES_MAX);
+}
+
+/** AWS WAF logs what matched for SQL injection and XSS only. */
+function matchedRule({ rule, conditions }: Match): RawRule {
+  const [condition = {}] = conditions;
+  const location = asText(condition.location);
+  const name = asText(condition.matchedFieldName);
+  return {
+    id: rule,
+    variable: name === '' ? location : `${location}:${name}`,
+    value: asArray(condition.matchedData).slice(0, WORDS_MAX).map(asText).join(' '),
+  };
+}
+
+/** More than are kept. */
+const WORDS_MAX = 64;
+
+/** Evidence that the request was an attack, strongest first; empty if it was none. */
+function judgeMatches(matches: readonly Match[], fields: JsonObject): Classification[] {
   if (matches.length === 0) return [];
   const judged = matches.map((match) => ({ match, known: judgeKnown(match) }));
   const labels = asArray(fields.labels).slice(0, MATCHES_MAX).flatMap(judgeLabel);
@@ -86,7 +115,7 @@ function terminatingMatches(fields: JsonObject): Match[] {
     rule: asText(fields.terminatingRuleId).slice(0, NAME_LENGTH_MAX),
     group: '',
     type: asText(fields.terminatingRuleType),
-    conditions: conditionsOf(fields.terminatingRuleMatchDetails),
+    conditions: objectsOf(fields.terminatingRuleMatchDetails),
   };
   return [...inGroups, own];
 }
@@ -106,17 +135,13 @@ function matchOf(value: unknown, group: JsonObject | null): Match[] {
   const rule = asObject(value);
   if (rule === null) return [];
   const name = asText(rule.ruleId).slice(0, NAME_LENGTH_MAX);
-  const conditions = conditionsOf(rule.ruleMatchDetails);
+  const conditions = objectsOf(rule.ruleMatchDetails);
   return [{ rule: name, group: asText(group?.ruleGroupId), type: '', conditions }];
-}
-
-function conditionsOf(details: unknown): string[] {
-  return asArray(details).map((detail) => asText(asObject(detail)?.conditionType));
 }
 
 /** Null for a rule that is neither in the tables nor in a managed group. */
 function judgeKnown({ rule, group, type, conditions }: Match): Classification | null {
-  for (const condition of [...conditions, type]) {
+  for (const condition of [...conditions.map(({ conditionType }) => asText(conditionType)), type]) {
     const category = categoryOfName(AWS.conditions, condition);
     if (category !== null) return judgement(rule, category, `condition ${condition}`);
   }
@@ -165,22 +190,34 @@ export const awsAlb: TextFormat = {
     if (!method?.startsWith('"') || !target) return dropped('bad_record');
     // A request that is not HTTP: `"- http://shop.example.com:80- -"`.
     const url = method === '"-' && target.endsWith('-') ? target.slice(0, -1) : target;
-    const [, domain, createdAt, actions = ''] = ALB_ACTIONS.exec(rest) ?? [];
+    const [, id, domain, createdAt, actions = ''] = ALB_ACTIONS.exec(rest) ?? [];
     const time = parseTime(createdAt) ?? respondedAt;
     const record = requestRecord(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain));
     // `waf,forward`: AWS WAF let the request through. `waf` as the last action: it refused the request.
     if (!/(?:^|,)waf$/.test(actions)) return { kind: 'record', record };
-    const details = attackDetails({ blocked: true, source: fields[3], url });
+    const details = attackDetails({
+      blocked: true,
+      source: fields[3],
+      id,
+      method: method.slice(1),
+      url,
+      status: fields[8],
+      userAgent: ALB_USER_AGENT.exec(rest)?.[1],
+    });
     const evidence = [judgement('waf', AWS.albRefused, 'AWS WAF refused the request')];
     return { kind: 'record', record: { ...record, attack: AWS.albRefused, details, evidence } };
   },
 };
 
+/** `"request" "user agent" `. */
+const ALB_USER_AGENT = /^"[^"]*" "([^"]*)" /;
+
 /**
- * `"domain" "certificate" priority time "actions"`. Not found by counting fields, which a client could shift with quotes
+ * `"trace ID" "domain" "certificate" priority time "actions"`. Not found by counting fields, which a client could shift with quotes
  * or backslashes in its user agent: the log never has an unescaped quote from a client.
  */
-const ALB_ACTIONS = / "([^"]*)" "[^"]*" -?\d* ?(\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z) "([a-z\d,-]*)"/;
+const ALB_ACTIONS =
+  /(?: "(Root=[^"]*)")? "([^"]*)" "[^"]*" -?\d* ?(\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z) "([a-z\d,-]*)"/;
 
 /** Standard log: columns separated by tabs and named by a `#Fields:` line. */
 export const cloudfrontText: TextFormat = {

@@ -2,8 +2,9 @@
  * Azure Application Gateway and Front Door. Firewall logs have one object per matched rule, joined by the request ID;
  * access logs have every request.
  */
-import { type AttackDetails, attackDetails } from '../../event.ts';
-import type { Rule } from '../categories/classify.ts';
+import { attackDetails } from '../../attack-details.ts';
+import type { AttackDetails } from '../../event.ts';
+import { addScores, type Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { AZURE, categoryOfName } from '../categories/vendor-tables.ts';
 import {
@@ -16,8 +17,8 @@ import {
   requestReading,
   ruleMatch,
 } from './format.ts';
-import { asObject, asText, firstText, firstTime, type JsonObject, lowerText } from './json.ts';
-import { crsRule, isCrsId, namedRule } from './rules.ts';
+import { asObject, asText, firstText, firstTime, type JsonObject, lowerText, objectsOf } from './json.ts';
+import { crsRule, isCrsId, namedRule, setMatchedPart } from './rules.ts';
 
 const TIMES = ['time', 'timeStamp', 'timestamp', 'TimeGenerated'];
 
@@ -69,13 +70,17 @@ function gatewayRule(properties: JsonObject, time: number): Reading {
   const ruleSet = asText(properties.ruleSetType);
   const version = asText(properties.ruleSetVersion);
   const group = asText(properties.ruleGroup);
-  const file = asText(asObject(properties.details)?.file).slice(-128);
+  const details = asObject(properties.details);
+  const file = asText(details?.file).slice(-128);
   const isCustom = ruleSet === '' || /^custom/i.test(ruleSet);
+  const rule = isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file);
+  addScores(rule, `${asText(properties.message)} ${asText(details?.message)}`);
+  setMatchedPart(rule, asText(details?.message).replace(/ \.{3,}$/, ''), asText(details?.data));
   return ruleMatch({
     id: asText(properties.transactionId),
     time,
     host: firstText(properties, ['hostname', 'host']),
-    rules: [isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file)],
+    rules: [rule],
     details: detailsOf(properties, action.startsWith('block')),
   });
 }
@@ -93,11 +98,14 @@ function frontDoorRule(properties: JsonObject, time: number): Reading {
   const isLogOnly = action === 'log' || action.includes('scor') || action.endsWith('pass');
   // In detection mode the log names the action that prevention mode would have taken.
   const blocked = !isLogOnly && lowerText(properties.policyMode) !== 'detection';
+  const rule = id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, '');
+  const [match = {}] = objectsOf(asObject(properties.details)?.matches);
+  const [variable, value] = [asText(match.matchVariableName), asText(match.matchVariableValue)];
   return ruleMatch({
     id: asText(properties.trackingReference),
     time,
     host: firstText(properties, ['host', 'hostName']) ?? hostOfUrl(asText(properties.requestUri)),
-    rules: [id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, '')],
+    rules: [{ ...rule, variable, value }],
     details: detailsOf(properties, blocked),
   });
 }

@@ -1,5 +1,5 @@
 /** Google Cloud load balancers with Cloud Armor: every object is a request with the verdicts of the security policies. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails } from '../../attack-details.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { CLOUD_ARMOR, categoryOfName } from '../categories/vendor-tables.ts';
@@ -32,10 +32,14 @@ export const cloudArmor: JsonFormat = {
       blocked: matched.some(({ isEnforced }) => isEnforced),
       // Not userIpInfo: Cloud Armor takes it from a header, which a client can write unless a rule checks the sender.
       source: firstText(payload, ['remoteIp']) ?? firstText(httpRequest, ['remoteIp']),
+      id: asText(fields.insertId),
+      method: asText(httpRequest?.requestMethod),
       url,
+      status: asText(httpRequest?.status),
+      userAgent: asText(httpRequest?.userAgent),
       country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
     });
-    const rules = matched.flatMap(({ policy }) => rulesOf(policy));
+    const rules = matched.flatMap(({ policy }) => rulesOf(policy).map((rule) => withMatch(rule, policy)));
     return {
       kind: 'transaction',
       transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true },
@@ -84,6 +88,17 @@ function rulesOf(policy: JsonObject): Rule[] {
   if (expressions.length > 0) return expressions.map(expressionRule);
   const match = MATCHES.find((each) => asObject(policy[each]) !== null);
   return [matchRule(name, match ?? asText(policy.configuredAction))];
+}
+
+/** Only with verbose logging. */
+function withMatch(rule: Rule, policy: JsonObject): Rule {
+  const name = asText(policy.matchedFieldName);
+  const type = asText(policy.matchedFieldType);
+  return {
+    ...rule,
+    variable: name === '' ? type : `${type}:${name}`,
+    value: asText(policy.matchedFieldValue),
+  };
 }
 
 function matchRule(name: string, match: string): Rule {

@@ -2,7 +2,8 @@
  * Cloudflare Logpush: `http_requests` has every request with the actions of the firewall, `firewall_events` one object
  * per matched rule. One stream may have both: the Ray ID joins them.
  */
-import { type AttackDetails, attackDetails, type Category } from '../../event.ts';
+import { attackDetails, queryOf } from '../../attack-details.ts';
+import type { AttackDetails, Category } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CLOUDFLARE, categoryOfName, categoryOfWords } from '../categories/vendor-tables.ts';
 import { dropped, field, type JsonFormat, ruleMatch } from './format.ts';
@@ -129,7 +130,11 @@ function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails
   return attackDetails({
     blocked: matches.some(({ action }) => !LOG_ONLY.test(action)),
     source: asText(fields.ClientIP),
+    method: asText(fields.ClientRequestMethod),
     url: firstText(fields, ['ClientRequestPath', 'ClientRequestURI']),
+    query: firstText(fields, ['ClientRequestQuery']) ?? queryOf(asText(fields.ClientRequestURI)),
+    status: asText(fields.EdgeResponseStatus),
+    userAgent: asText(fields.ClientRequestUserAgent),
     // Cloudflare's code for an unknown country.
     country: /^xx$/i.test(country) ? undefined : country,
   });

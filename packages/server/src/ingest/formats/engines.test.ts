@@ -128,16 +128,26 @@ describe('details of an attack', () => {
   });
 
   test('are the same in every log of the same requests', () => {
-    const detailsIn = (name: string) =>
+    const detailsIn = (name: string, ...omitted: string[]) =>
       readFixture(name)
         .flatMap((each) => (each.kind === 'record' && each.record.attack !== 'cc' ? [each.record] : []))
-        // Logs differ in how they write quotes in a path.
+        // Logs differ in how they write quotes in a path, and line ends in a value.
         .filter(({ details }) => !/["%]/.test(details?.url ?? ''))
-        .map(({ attack, details }) => JSON.stringify([attack, Object.entries(details ?? {}).toSorted()]))
+        .filter(({ details }) => !JSON.stringify(details).includes('--deadbeef'))
+        .map(({ attack, details }) => {
+          // The native logs are those of other requests.
+          const fields = Object.entries(details ?? {}).filter(
+            ([field]) => !['id', ...omitted].includes(field),
+          );
+          return JSON.stringify([attack, fields.toSorted()]);
+        })
         .toSorted();
-    expect(detailsIn('modsecurity3-native.log')).toEqual(detailsIn('modsecurity3-json.log'));
-    expect(detailsIn('nginx-error.log')).toEqual(detailsIn('modsecurity3-json.log'));
-    expect(detailsIn('modsecurity2-native.log')).toEqual(detailsIn('modsecurity2-json.log'));
-    expect(detailsIn('apache-error.log')).toEqual(detailsIn('modsecurity2-json.log'));
+    const notInNginx = ['userAgent'];
+    const notInApache = ['userAgent', 'method', 'query'];
+    const [json3, json2] = ['modsecurity3-json.log', 'modsecurity2-json.log'];
+    expect(detailsIn('modsecurity3-native.log')).toEqual(detailsIn(json3));
+    expect(detailsIn('nginx-error.log')).toEqual(detailsIn(json3, ...notInNginx));
+    expect(detailsIn('modsecurity2-native.log')).toEqual(detailsIn(json2));
+    expect(detailsIn('apache-error.log', ...notInApache)).toEqual(detailsIn(json2, ...notInApache));
   });
 });

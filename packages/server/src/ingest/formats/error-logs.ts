@@ -1,11 +1,11 @@
 /** Error logs of nginx, Apache and Caddy: rules matched by ModSecurity or Coraza, and requests rejected by limit_req. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails, queryOf, type RawDetails } from '../../attack-details.ts';
 import { judgement } from '../categories/classify.ts';
 import {
   dropped,
   field,
   type JsonFormat,
-  pathOfRequestLine,
+  parseRequestLine,
   type Reading,
   type RuleMatch,
   requestRecord,
@@ -67,7 +67,7 @@ function limitedRequest(message: string, time: number): Reading {
   const details = attackDetails({
     blocked: true,
     source: textBetween(message, ', client: ', ',', 0),
-    url: pathOfRequestLine(textBetween(message, ', request: "', '"', 0) ?? ''),
+    ...requestOf(message, 0),
     rule: 'limit_req',
   });
   const record = requestRecord(time, nginxHost(message, 0));
@@ -93,7 +93,10 @@ function nginxMatch(message: string, connection: string, written: number): Readi
   const host = suffix === -1 ? undefined : nginxHost(message, suffix);
   const source =
     isUncertain || suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix);
+  const { method, url = '' } = isUncertain || suffix === -1 ? {} : requestOf(message, suffix);
   return matchReading(found, message, isUncertain, {
+    method,
+    query: queryOf(url),
     time: timeOfRequest(isForged ? '' : found.uniqueId, written),
     written,
     connection,
@@ -102,14 +105,16 @@ function nginxMatch(message: string, connection: string, written: number): Readi
   });
 }
 
-type MatchLine = Pick<RuleMatch, 'time' | 'written' | 'connection' | 'host'> & { source: string | undefined };
+type MatchLine = Pick<RuleMatch, 'time' | 'written' | 'connection' | 'host'> &
+  Pick<RawDetails, 'source' | 'method' | 'query'>;
 
 /** `isUncertain`: a client may have forged the ID and the host. */
 function matchReading(found: RuleText, message: string, isUncertain: boolean, line: MatchLine): Reading {
-  const { rule, uniqueId, uri } = found;
-  const { time, written, connection, host, source } = line;
-  // Denials are logged at a higher level than matches, so a log of matches also has them.
-  const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
+  const { rule, uniqueId, uri, status } = found;
+  const { time, written, connection, host, source, method, query = '' } = line;
+  // Denials are logged at a higher level than matches, so a log of matches also has them. The path is decoded: a question
+  // mark in it does not begin the query.
+  const details = attackDetails({ blocked: rule.denied === true, source, method, url: uri, query, status });
   const match = { id: uniqueId, time, host, rules: [rule], details, written, connection };
   return isUncertain
     ? { kind: 'match', match: { ...match, id: '', host: undefined, claimedIds: requestIds(message) } }
@@ -125,9 +130,21 @@ function timeOfRequest(uniqueId: string, written: number): number {
 /** Undefined if there are two: the client controls the request line before the real host, and the referrer after it. */
 function nginxHost(message: string, from: number): string | undefined {
   const opening = ', host: "';
-  const isOnly = message.indexOf(opening, from) === message.lastIndexOf(opening);
-  return isOnly ? textBetween(message, opening, '"', from) : undefined;
+  return isOnly(message, opening, from) ? textBetween(message, opening, '"', from) : undefined;
 }
+
+export function isOnly(message: string, text: string, from = 0): boolean {
+  return message.indexOf(text, from) === message.lastIndexOf(text);
+}
+
+/** The request line after the client. A client can write a quote into it, but only one that ends its own request line. */
+export function requestOf(message: string, from: number): ReturnType<typeof parseRequestLine> {
+  const at = message.indexOf(', client: ', from);
+  const line = at === -1 ? undefined : REQUEST.exec(message.slice(at))?.[1];
+  return line === undefined ? {} : parseRequestLine(line);
+}
+
+const REQUEST = /, request: "(.*?)"(?:, (?:subrequest|upstream|host|referrer): "|$)/s;
 
 function textBetween(message: string, opening: string, closing: string, from: number): string | undefined {
   const at = message.indexOf(opening, from);
@@ -298,8 +315,13 @@ function caddyMatch(message: string, time: number): Reading {
   const lineEnd = message.indexOf('\n');
   const found = parseRuleText(lineEnd === -1 ? message : message.slice(0, lineEnd));
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname, uri } = found;
+  const { rule, uniqueId, hostname, uri, status } = found;
   if (uniqueId === '') return dropped('bad_record');
-  const details = attackDetails({ blocked: rule.denied === true, source: clientOf(message), url: uri });
+  const details = attackDetails({
+    blocked: rule.denied === true,
+    source: clientOf(message),
+    url: uri,
+    status,
+  });
   return ruleMatch({ id: uniqueId, time, host: hostname || undefined, rules: [rule], details });
 }

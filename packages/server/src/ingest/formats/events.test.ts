@@ -42,7 +42,14 @@ test('details are normalized, and ignored without an attack', () => {
   const details = { blocked: false, source: '2001:DB8::0:1', url: '/a?b=c', rule: '942100', country: 'de' };
   expect(parse({ time: TIME, attack: 'sqli', ...details })).toMatchObject({
     record: {
-      details: { blocked: false, source: '2001:db8::1', url: '/a', rule: '942100', country: 'DE' },
+      details: {
+        blocked: false,
+        source: '2001:db8::1',
+        url: '/a',
+        query: 'b=c',
+        rule: '942100',
+        country: 'DE',
+      },
     },
   });
   expect(parse({ time: TIME, ...details })).toMatchObject({ record: { attack: null, details: undefined } });
@@ -56,6 +63,11 @@ test('details are normalized, and ignored without an attack', () => {
     url: '/',
     rule: '1',
     country: 'DE',
+    id: '1',
+    method: 'GET',
+    status: 403,
+    score: 5,
+    rules: [{ id: '1' }],
   }))
     expect(parse({ time: TIME, attack: 'sqli', [name]: value })).toMatchObject({
       record: { details: { [name]: value } },

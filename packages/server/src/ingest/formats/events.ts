@@ -1,7 +1,8 @@
 /** wafstat's own event format, NDJSON: `{"time": .., "host": .., "request": true, "attack": "sqli", "count": 1}`. */
-import { type AttackDetails, attackDetails, EVENT_COUNT_MAX, ID_PATTERN, isCategory } from '../../event.ts';
+import { attackDetails, type RawRule, RULES_MAX } from '../../attack-details.ts';
+import { type AttackDetails, EVENT_COUNT_MAX, ID_PATTERN, isCategory } from '../../event.ts';
 import { dropped, field, type JsonFormat } from './format.ts';
-import type { JsonObject } from './json.ts';
+import { asObject, type JsonObject } from './json.ts';
 import { parseTime } from './timestamps.ts';
 
 const OWN_FIELDS = ['host', 'host_id', 'request', 'attack', 'count'];
@@ -44,18 +45,56 @@ export const events: JsonFormat = {
   },
 };
 
+const TEXT_FIELDS = ['source', 'url', 'rule', 'country', 'id', 'method', 'user_agent'] as const;
+const NUMBER_FIELDS = ['status', 'score'] as const;
+
 /** Null if a field is malformed: the sender must notice it. */
-function detailsOf({ blocked, source, url, rule, country }: JsonObject): AttackDetails | undefined | null {
+function detailsOf(fields: JsonObject): AttackDetails | undefined | null {
+  const { blocked, rules } = fields;
   if (!isAbsent(blocked) && typeof blocked !== 'boolean') return null;
   // Most events have none of these, and what follows would take a quarter of the time of a line.
-  if (isAbsent(source) && isAbsent(url) && isAbsent(rule) && isAbsent(country))
+  const { source, url, rule, country, id, method, user_agent, status, score } = fields;
+  if ([source, url, rule, country, id, method, user_agent, status, score, rules].every(isAbsent))
     return isAbsent(blocked) ? undefined : { blocked };
-  const given = Object.entries({ source, url, rule, country }).filter(([, value]) => !isAbsent(value));
-  if (given.some(([, value]) => typeof value !== 'string' || value === '')) return null;
-  // All values are strings, checked above.
-  const raw = Object.fromEntries(given) as Record<string, string>;
-  const details = attackDetails({ ...raw, blocked: blocked ?? undefined });
-  return given.every(([name]) => details !== undefined && name in details) ? details : null;
+  const texts = TEXT_FIELDS.filter((name) => !isAbsent(fields[name]));
+  const numbers = NUMBER_FIELDS.filter((name) => !isAbsent(fields[name]));
+  if (texts.some((name) => typeof fields[name] !== 'string' || fields[name] === '')) return null;
+  if (numbers.some((name) => typeof fields[name] !== 'number')) return null;
+  if (!isAbsent(rules) && !isRules(rules)) return null;
+  const { user_agent: userAgent, ...raw } = Object.fromEntries(
+    // Strings and numbers, checked above.
+    [...texts, ...numbers].map((name) => [name, fields[name] as never]),
+  );
+  const details = attackDetails({
+    ...raw,
+    userAgent,
+    blocked: blocked ?? undefined,
+    rules: rules ?? undefined,
+  });
+  const given = [...texts, ...numbers].map((name) => (name === 'user_agent' ? 'userAgent' : name));
+  return given.every((name) => details !== undefined && name in details) ? details : null;
+}
+
+/** `rules` may be empty. */
+function isRules(rules: unknown): rules is RawRule[] {
+  return Array.isArray(rules) && rules.length <= RULES_MAX && rules.every(isRule);
+}
+
+function isRule(value: unknown): value is RawRule {
+  const rule = asObject(value);
+  return (
+    typeof rule?.id === 'string' &&
+    rule.id !== '' &&
+    [rule.variable, rule.value, rule.severity].every((text) => isAbsent(text) || typeof text === 'string')
+  );
+}
+
+/** The details of an attack under the names of this format. */
+export function eventFields({ query, userAgent, ...details }: AttackDetails) {
+  const fields: Omit<AttackDetails, 'query' | 'userAgent'> & { user_agent?: string } = details;
+  if (query !== undefined) fields.url = `${fields.url}?${query}`;
+  if (userAgent !== undefined) fields.user_agent = userAgent;
+  return fields;
 }
 
 function isAbsent(value: unknown): value is null | undefined {

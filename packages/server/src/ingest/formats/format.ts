@@ -61,7 +61,7 @@ export interface LogRecord {
   count: number;
   /** The number of log records that this one stands for, as in Event. */
   recordCount?: number | undefined;
-  /** Attacks only. Built by attackDetails(). */
+  /** Attacks only. Built by attackDetails(), in attack-details.ts. */
   details?: AttackDetails | undefined;
   /** As in Event. */
   flagged?: FlaggedRequest | undefined;
@@ -202,9 +202,10 @@ export function hostOfUrl(url: string): string | undefined {
   return match?.[1] === '-' ? undefined : match?.[1];
 }
 
-/** The path in `GET /path?query HTTP/1.1`. */
-export function pathOfRequestLine(line: string): string | undefined {
+/** `GET /path?query HTTP/1.1`. `url` is undefined for text that is no request line. */
+export function parseRequestLine(line: string): { method?: string; url?: string } {
   const start = line.indexOf(' ') + 1;
+  if (start === 0) return {};
   const end = line.indexOf(' ', start);
-  return start === 0 ? undefined : line.slice(start, end === -1 ? line.length : end);
+  return { method: line.slice(0, start - 1), url: line.slice(start, end === -1 ? line.length : end) };
 }

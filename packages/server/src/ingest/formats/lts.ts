@@ -1,5 +1,6 @@
 /** The vendor's firewall logs as exported by its log service (LTS), flat JSON: an access log and an attack log. */
-import { type AttackDetails, attackDetails, ID_PATTERN, isCategory, requestKey } from '../../event.ts';
+import { attackDetails } from '../../attack-details.ts';
+import { type AttackDetails, ID_PATTERN, isCategory, requestKey } from '../../event.ts';
 import { judgement } from '../categories/classify.ts';
 import { categoryOfName, LTS } from '../categories/vendor-tables.ts';
 import { dropped, field, type JsonFormat, type LogRecord } from './format.ts';
@@ -51,11 +52,19 @@ const PASSING_ACTIONS: ReadonlySet<string> = new Set(['log', 'pass', 'allow']);
 
 function detailsOf(fields: JsonObject): AttackDetails | undefined {
   const action = asText(fields.action).toLowerCase();
+  const rule = asText(fields.rule);
   return attackDetails({
     blocked: action === '' ? undefined : !PASSING_ACTIONS.has(action),
     source: firstText(fields, ['remote_ip', 'sip', 'cip']),
+    id: asText(fields.requestid),
+    method: asText(fields.method),
     url: firstText(fields, ['url', 'uri']),
-    rule: asText(fields.rule),
+    query: firstText(fields, ['args']),
+    status: firstText(fields, ['response_code', 'status']),
+    userAgent: asText(fields.user_agent),
+    rule,
+    rules:
+      rule === '' ? [] : [{ id: rule, variable: asText(fields.location), value: asText(fields.hit_data) }],
     country: firstText(fields, ['country', 'country_code']),
   });
 }

@@ -1,9 +1,9 @@
 /** JSON audit logs of ModSecurity 3, ModSecurity 2 and Coraza: a line is a transaction. */
-import { attackDetails } from '../../event.ts';
-import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
-import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
+import { attackDetails } from '../../attack-details.ts';
+import { addScores, isVerdict, type Rule } from '../categories/classify.ts';
+import { dropped, field, type JsonFormat, objectField, parseRequestLine, type Trait } from './format.ts';
 import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
-import { parseRuleText } from './rules.ts';
+import { parseRuleText, setMatchedPart } from './rules.ts';
 import { parseAnyTime, parseAsctime, parseCommonTime, timeOfModsecurityId } from './timestamps.ts';
 
 export const modsecurity3Json: JsonFormat = {
@@ -17,14 +17,18 @@ export const modsecurity3Json: JsonFormat = {
     const time = timeOfModsecurityId(id) ?? parseAsctime(asText(transaction.time_stamp), zone);
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
-    const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
+    const headers = asObject(request?.headers);
+    const host = headerOf(headers, 'Host') ?? (asText(request?.hostname) || undefined);
     const rules = modsecurity3Rules(transaction.messages);
     const blocked = isBlocked(transaction, rules);
     if (blocked) markDenied(rules);
     const details = attackDetails({
       blocked,
       source: asText(transaction.client_ip),
+      method: asText(request?.method),
       url: asText(request?.uri),
+      status: asText(asObject(transaction.response)?.http_code),
+      userAgent: headerOf(headers, 'User-Agent'),
     });
     return { kind: 'transaction', transaction: { id, time, host, rules, details } };
   },
@@ -51,8 +55,12 @@ function ruleOf(id: string, details: JsonObject, message: string): Rule {
     ver: asText(details.ver),
     file: asText(details.file),
     tags: asArray(details.tags).map(asText),
+    variable: undefined,
+    value: undefined,
   };
-  return id.startsWith('980') ? { ...scoresOf(message), ...rule } : rule;
+  setMatchedPart(rule, asText(details.match), asText(details.data));
+  addScores(rule, message);
+  return rule;
 }
 
 /** Logged since 3.0.16. For earlier releases, it follows from the status, if a rule matched that can have set it. */
@@ -79,13 +87,17 @@ function lastRule(rules: readonly Rule[]): Rule | undefined {
   return rules.findLast(({ id }) => !id.startsWith('980'));
 }
 
-/** `Host`, in any case. */
-function hostHeader(headers: JsonObject | null): string | undefined {
+/** In any case. Coraza has a list of values for every header. */
+function headerOf(headers: JsonObject | null, name: string): string | undefined {
   if (headers === null) return undefined;
-  const usual = headers.Host ?? headers.host;
-  if (typeof usual === 'string') return usual;
-  const name = Object.keys(headers).find((key) => key.length === 4 && key.toLowerCase() === 'host');
-  return name === undefined ? undefined : asText(headers[name]) || undefined;
+  const lower = name.toLowerCase();
+  const value = headers[name] ?? headers[lower] ?? headers[keyOf(headers, lower)];
+  return asText(Array.isArray(value) ? value[0] : value) || undefined;
+}
+
+function keyOf(headers: JsonObject, lower: string): string {
+  const isSame = (key: string) => key.length === lower.length && key.toLowerCase() === lower;
+  return Object.keys(headers).find(isSame) ?? '';
 }
 
 export const modsecurity2Json: JsonFormat = {
@@ -98,16 +110,19 @@ export const modsecurity2Json: JsonFormat = {
     const time = parseCommonTime(asText(transaction.time));
     if (time === null) return dropped('bad_time');
     const request = asObject(fields.request);
-    const host = hostHeader(asObject(request?.headers));
+    const headers = asObject(request?.headers);
     // `error_messages` repeats these messages.
     const audit = asObject(fields.audit_data);
     const rules = asArray(audit?.messages).flatMap((message) => parseRuleText(asText(message))?.rule ?? []);
     const details = attackDetails({
       blocked: audit === null ? undefined : asObject(audit.action)?.intercepted === true,
       source: asText(transaction.remote_address),
-      url: pathOfRequestLine(asText(request?.request_line)),
+      ...parseRequestLine(asText(request?.request_line)),
+      status: asText(asObject(fields.response)?.status),
+      userAgent: headerOf(headers, 'User-Agent'),
     });
     const id = asText(transaction.transaction_id);
+    const host = headerOf(headers, 'Host');
     return { kind: 'transaction', transaction: { id, time, host, rules, details } };
   },
 };
@@ -128,14 +143,19 @@ export const corazaJson: JsonFormat = {
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
     const headers = asObject(request?.headers);
-    // Every header has a list of values.
-    const [first] = asArray(headers?.host ?? headers?.Host);
-    const host = typeof first === 'string' ? first : hostHeader(headers);
+    const host = headerOf(headers, 'Host');
     const rules = objectsOf(fields.messages).flatMap(corazaRule);
     const { id, is_interrupted, client_ip } = transaction;
     const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
     if (blocked) markDenied(rules);
-    const details = attackDetails({ blocked, source: asText(client_ip), url: asText(request?.uri) });
+    const details = attackDetails({
+      blocked,
+      source: asText(client_ip),
+      method: asText(request?.method),
+      url: asText(request?.uri),
+      status: asText(asObject(transaction.response)?.status),
+      userAgent: headerOf(headers, 'User-Agent'),
+    });
     return { kind: 'transaction', transaction: { id: asText(id), time, host, rules, details } };
   },
 };

@@ -1,7 +1,7 @@
 /** Native audit log of ModSecurity 2 and 3: a record is a block of lines, in parts from A to Z. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails, RULES_MAX } from '../../attack-details.ts';
 import type { Rule } from '../categories/classify.ts';
-import { dropped, pathOfRequestLine, type Reading, type Trait } from './format.ts';
+import { dropped, parseRequestLine, type Reading, type Trait } from './format.ts';
 import { parseRuleText } from './rules.ts';
 import { parseCommonTime } from './timestamps.ts';
 
@@ -17,7 +17,11 @@ export interface NativeBlock {
   host: string | null;
   rules: Rule[];
   source?: string;
+  method?: string;
   url?: string;
+  userAgent?: string;
+  /** From the first line of part F. */
+  status?: string;
   /** Undefined before part H. */
   blocked?: boolean;
   /** The first line of part A, which shows a person which record it is. */
@@ -31,9 +35,9 @@ const BOUNDARY = /^(--[0-9a-f]{8}-|---[A-Za-z0-9]{8}---)([A-Z])--$/;
 
 /** ModSecurity limits request bodies to 12.5 MiB: a larger block has lost its end. */
 const BLOCK_LENGTH_MAX = 16 * 1_048_576;
-/** More rules than a real request matches. */
-const RULES_MAX = 32;
 const TEXT_LENGTH_MAX = 256;
+/** More than is kept of a URL, in case it names the host or has secrets. */
+const URL_LENGTH_MAX = 1_024;
 
 /** Headers and bodies as sent: they may hold anything, even the boundary of another block. */
 const BODY_PARTS = 'CDEGIJ';
@@ -70,15 +74,17 @@ export function addLine(block: NativeBlock, line: string): 'open' | 'complete' |
   const isNewBlock = part === 'A' && !BODY_PARTS.includes(block.part);
   if (isNewBlock || block.length > BLOCK_LENGTH_MAX) return 'lost';
   if (block.part === 'B') readHeader(block, line);
+  else if (block.part === 'F') block.status ??= /^HTTP\/[\d.]+ (\d{3})/.exec(line)?.[1] ?? '';
   else if (block.part === 'H') readTrailer(block, line);
   return 'open';
 }
 
 export function closeBlock(block: NativeBlock): Reading {
-  const { id, time, host, rules, part, blocked, source, url } = block;
+  const { id, time, host, rules, part, ...rest } = block;
   if (time === null) return dropped('bad_record');
   if (part !== 'Z' && rules.length === 0) return dropped('unfinished_record');
-  const details = attackDetails({ blocked, source, url });
+  const { blocked, source, method, url, status, userAgent } = rest;
+  const details = attackDetails({ blocked, source, method, url, status, userAgent });
   return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules, details } };
 }
 
@@ -99,10 +105,16 @@ function readHead(block: NativeBlock, line: string): void {
 }
 
 function readHeader(block: NativeBlock, line: string): void {
-  // The first line of part B is the request line. Four times the limit, in case all of it is escaped.
-  block.url ??= pathOfRequestLine(line)?.slice(0, 4 * TEXT_LENGTH_MAX) ?? '';
+  if (block.url === undefined) {
+    const { method = '', url = '' } = parseRequestLine(line);
+    block.method = method.slice(0, TEXT_LENGTH_MAX);
+    block.url = url.slice(0, URL_LENGTH_MAX);
+    return;
+  }
   if (block.host === null && /^host:/i.test(line)) {
     block.host = line.slice('host:'.length).trim().slice(0, TEXT_LENGTH_MAX);
+  } else if (/^user-agent:/i.test(line)) {
+    block.userAgent ??= line.slice('user-agent:'.length).trim().slice(0, TEXT_LENGTH_MAX);
   }
 }
 
@@ -115,10 +127,13 @@ function readTrailer(block: NativeBlock, line: string): void {
   if (found === null) return;
   const { rule } = found;
   if (rule.denied) block.blocked = true;
-  const isNew = !block.rules.some(
+  const known = block.rules.filter(
     ({ id, denied, file }) => id === rule.id && denied === rule.denied && (id !== '' || file === rule.file),
   );
-  if (isNew && block.rules.length < RULES_MAX) block.rules.push(rule);
+  const isNewVariable = !known.some(({ variable }) => variable === rule.variable);
+  // Rules that matched many variables must not displace others.
+  if (isNewVariable && block.rules.length < (known.length === 0 ? 2 * RULES_MAX : RULES_MAX))
+    block.rules.push(rule);
 }
 
 /** Part A has whole seconds, taken when the record was written; a larger difference means another clock. */

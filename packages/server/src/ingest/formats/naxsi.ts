@@ -1,9 +1,9 @@
 /** NAXSI: one line per flagged request in the error log of nginx, with its scores and the matched rules. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails, queryOf, RULES_MAX } from '../../attack-details.ts';
 import { type Classification, judgement } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { categoryOfName, NAXSI } from '../categories/vendor-tables.ts';
-import { NGINX_TIME_LENGTH, NGINX_TIME_TRAIT } from './error-logs.ts';
+import { isOnly, NGINX_TIME_LENGTH, NGINX_TIME_TRAIT, requestOf } from './error-logs.ts';
 import { dropped, type Reading, requestRecord, type TextFormat } from './format.ts';
 import { parseLocalTime } from './timestamps.ts';
 
@@ -30,7 +30,7 @@ export const naxsi: TextFormat = {
     // Additional lines with the matched values, and the rest of a line that was too long.
     const isJsonExtra = values.some(({ key }) => key === 'content' || key === 'id') && !modeOf(values);
     if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request', time);
-    return attackOf(values, time);
+    return attackOf(values, message, time);
   },
 };
 
@@ -68,29 +68,47 @@ function jsonValues(message: string): Value[] {
 const JSON_LENGTH_MAX = 8_192;
 const JSON_VALUE = /(?<!\\)"([$\w]{1,64})":(?:"((?:[^"\\]|\\.)*)"|(\d+))/g;
 
-function attackOf(values: readonly Value[], time: number): Reading {
+function attackOf(values: readonly Value[], message: string, time: number): Reading {
   const first = (key: string) => values.find((each) => each.key === key)?.value ?? '';
-  // The Host header precedes the mode and is not escaped: anything before the mode may be forged.
-  const trusted = values.slice(values.findLastIndex(({ key }) => MODES.includes(key)) + 1);
+  // The Host header precedes the mode and is not escaped: anything before the mode may be forged, except the last `rid`.
+  const mode = values.findLastIndex(({ key }) => MODES.includes(key));
+  const trusted = values.slice(mode + 1);
+  const id = values.slice(0, Math.max(mode, 0)).findLast(({ key }) => key === 'rid')?.value;
   const scores = scoresOf(trusted);
-  const rules = trusted.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
-  const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
+  const rules = matchedRules(trusted).slice(0, RULES_MAX);
+  const judged = rules.map((each) => judgeRule(each.id));
   const [best] = scores.toSorted((one, other) => other.points - one.points);
   // A line that was cut, or forged by a Host header, is still an attack.
   const attack = best?.category ?? judged[0]?.category ?? 'vuln';
   const rule = judged.find(({ category }) => category === attack) ?? judged[0] ?? best;
+  const { method, url = '' } = isOnly(message, ', client: ') ? requestOf(message, 0) : {};
   const details = attackDetails({
     blocked: isBlocked(values),
     source: first('ip'),
+    id,
+    method,
     url: first('uri'),
+    query: queryOf(url),
     rule: rule?.rule,
+    rules,
   });
   const record = requestRecord(time, first('server') || undefined);
   const evidence = [...scores, ...judged];
   return { kind: 'record', record: { ...record, request: false, attack, details, evidence } };
 }
 
-const RULES_MAX = 32;
+/** `zone0=ARGS&id0=1000&var_name0=a`, and the same without numbers. */
+function matchedRules(values: readonly Value[]): { id: string; variable: string }[] {
+  return values.flatMap(({ key, value }, i) => {
+    if (!/^id\d*$/.test(key) || !/^\d{1,19}$/.test(value)) return [];
+    const [zone, name] = [values[i - 1], values[i + 1]];
+    const parts = [
+      zone?.key.startsWith('zone') && zone.value,
+      name?.key.startsWith('var_name') && name.value,
+    ];
+    return [{ id: value, variable: parts.filter(Boolean).join(':') }];
+  });
+}
 
 /** `cscore0=$SQL&score0=8`, or `"$SQL":8` in newer JSON. */
 function scoresOf(values: readonly Value[]): Classification[] {

@@ -10,7 +10,16 @@ test('Envoy: every object is a request; one over a rate limit is also an attack'
   const parsed = readFixture('envoy.log');
   expect(outcomes(parsed)).toEqual(['request', 'request', 'request + cc', 'request']);
   for (const record of recordsOf(parsed)) expect(record).toMatchObject({ time: TIME + 456, host: HOST });
-  expect(recordsOf(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
+  expect(recordsOf(parsed)[2]?.details).toEqual({
+    blocked: true,
+    source: '192.0.2.7',
+    id: '00000000-0000-0000-0000-000000000000',
+    method: 'GET',
+    url: '/',
+    query: 'a=1',
+    status: 429,
+    userAgent: 'example/1',
+  });
 });
 
 test('Envoy in text: the host is not what a client writes into quotes, and connections are no requests', () => {

@@ -1,5 +1,5 @@
 /** Access logs of reverse proxies: Envoy, Traefik, HAProxy, Nginx Proxy Manager and Zoraxy. */
-import { attackDetails } from '../../event.ts';
+import { attackDetails, type RawDetails } from '../../attack-details.ts';
 import { judgement } from '../categories/classify.ts';
 import {
   COMMON_TIME,
@@ -33,9 +33,14 @@ export const envoy: JsonFormat = {
     const time = parseAnyTime(fields.start_time, zone);
     if (time === null) return dropped('bad_time');
     const host = firstText(fields, ['authority', ':authority', 'requested_server_name']);
-    const source = firstText(fields, ['downstream_remote_address']);
-    const url = firstText(fields, ['path', 'x_envoy_original_path']);
-    return envoyRequest(requestRecord(time, host), asText(fields.response_flags), { source, url });
+    return envoyRequest(requestRecord(time, host), asText(fields.response_flags), () => ({
+      source: firstText(fields, ['downstream_remote_address']),
+      id: firstText(fields, ['request_id']),
+      method: firstText(fields, ['method']),
+      url: firstText(fields, ['path', 'x_envoy_original_path']),
+      status: asText(fields.response_code),
+      userAgent: firstText(fields, ['user_agent']),
+    }));
   },
 };
 
@@ -49,13 +54,14 @@ export const envoyText: TextFormat = {
   recognizes: (line) => ENVOY_START.test(line),
   parse(line) {
     // A path has no spaces, but may have quotes: Envoy does not escape them.
-    const [time = '', method, url, protocol, status = '', flags = ''] = line.split(' ', 6);
+    const [time = '', method = '', url, protocol, status = '', flags = ''] = line.split(' ', 6);
     if (!ENVOY_START.test(line) || !/^\d{1,3}$/.test(status)) return dropped('unknown_format');
     // A TCP connection: `"- - -"`.
     if (method === '"-' && protocol === '-"') return dropped('other_log_line');
     const startedAt = parseTime(time.slice(1, -1));
     if (startedAt === null) return dropped('bad_time');
-    return envoyRequest(requestRecord(startedAt, envoyAuthority(line)), flags, { url });
+    const record = requestRecord(startedAt, envoyAuthority(line));
+    return envoyRequest(record, flags, () => ({ method: method.slice(1), url, status }));
   },
 };
 
@@ -69,13 +75,9 @@ function envoyAuthority(line: string): string | undefined {
 }
 
 /** RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service. */
-function envoyRequest(
-  record: LogRecord,
-  flags: string,
-  { source, url }: { source?: string | undefined; url: string | undefined },
-): Reading {
+function envoyRequest(record: LogRecord, flags: string, raw: () => RawDetails): Reading {
   if (!/(?:^|,)RL(?:,|$)/.test(flags)) return { kind: 'record', record };
-  const details = attackDetails({ blocked: true, source, url });
+  const details = attackDetails({ ...raw(), blocked: true });
   const evidence = [judgement('RL', 'cc', 'Envoy refused the request: rate limit')];
   return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
 }

@@ -16,14 +16,14 @@ const fields = (data: string) =>
 
 test('finds all fields, with or without those of the request', () => {
   const text = `ModSecurity: Warning. Matched. ${fields('x')}`;
-  expect(parseRuleText(text)).toEqual({ rule: RULE, hostname: '', uri: '', uniqueId: '' });
+  expect(parseRuleText(text)).toEqual({ rule: { ...RULE, value: 'x' }, hostname: '', uri: '', uniqueId: '' });
   expect(parseRuleText(`${text} ${TAIL}`)).toEqual({
-    rule: RULE,
+    rule: { ...RULE, value: 'x' },
     hostname: '192.0.2.1',
     uri: '/',
     uniqueId: 'abc',
   });
-  expect(parseRuleText(`${text} ${TAIL} [ref "v1,2"]`)).toMatchObject({ rule: RULE, uniqueId: 'abc' });
+  expect(parseRuleText(`${text} ${TAIL} [ref "v1,2"]`)).toMatchObject({ rule: { ...RULE, value: 'x' }, uniqueId: 'abc' });
 });
 
 test.each([

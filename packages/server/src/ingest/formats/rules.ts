@@ -1,6 +1,7 @@
 /** Matched rules: from the messages of ModSecurity and Coraza, and from the rule IDs and names of other firewalls. */
+import { matchedValue, TEXT_BYTES_MAX } from '../../attack-details.ts';
 import type { Category } from '../../event.ts';
-import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/classify.ts';
+import { addScores, RULE_ID_PATTERN, type Rule } from '../categories/classify.ts';
 
 /** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog possibly at 1,024. */
 export const CUT_BYTES_MIN = 1_000;
@@ -13,6 +14,8 @@ export interface RuleText {
   /** The path of the request. */
   uri: string;
   uniqueId: string;
+  /** The response code of a denial. */
+  status: string | undefined;
 }
 
 type Found = RuleText & { rule: { tags: string[] } };
@@ -43,7 +46,7 @@ export function clientOf(message: string): string | undefined {
  * PCRE limits exceeded` is not about a match.
  */
 const MATCH =
-  /^(?:Message: )?(?:\[client [^\]]{0,64}\] )?(?:ModSecurity: |Coraza: )?(Warning|Access denied|Access )/;
+  /^(?:Message: )?(?:\[client [^\]]{0,64}\] )?(?:ModSecurity: |Coraza: )?(Warning|Access denied|Access )(?: with code (\d{3}))?/;
 
 /** ModSecurity 2 cuts a message at 1,023 bytes, nginx a line at 2,048. Messages about set-up and scores are shorter. */
 const DOUBTFUL_BYTES = 1_000;
@@ -58,8 +61,9 @@ const DOUBTFUL_BYTES = 1_000;
  * attack in the count, and a possibly forged host is ignored. ModSecurity 3's JSON audit log cannot be forged.)
  */
 export function parseRuleText(text: string): RuleText | null {
-  const outcome = MATCH.exec(text)?.[1];
-  if (outcome === undefined) return null;
+  const begin = MATCH.exec(text);
+  if (begin === null) return null;
+  const [prefix, outcome = '', status] = begin;
   const path = text.indexOf('"] [uri "');
   const end = path === -1 ? text.length : path + 2;
   const lastFile = text.lastIndexOf(' [file "', end);
@@ -69,16 +73,20 @@ export function parseRuleText(text: string): RuleText | null {
     hostname: '',
     uri: '',
     uniqueId: uniqueIdAfter(text, end - 2),
+    status,
   };
+  let data = '';
   for (let at = start; at !== -1 && at < end; ) {
     const name = fieldNameAt(text, at);
     if (name === null) break;
     const valueAt = at + name.length + 4;
     const valueEnd = fieldEnd(text, valueAt, end);
     if (valueEnd === -1) break;
-    setField(found, name, text.slice(valueAt, valueEnd));
+    if (name === 'data') data = text.slice(valueAt, valueEnd);
+    else setField(found, name, text.slice(valueAt, valueEnd));
     at = valueEnd + 2;
   }
+  if (start !== -1) setMatchedPart(found.rule, text.slice(prefix.length, start), data);
   if (path !== -1) setRequest(found, text, path);
   const isForged = path !== text.lastIndexOf('"] [uri "');
   if (isForged) found.hostname = '';
@@ -89,6 +97,58 @@ export function parseRuleText(text: string): RuleText | null {
   const isLong = Buffer.byteLength(text) >= DOUBTFUL_BYTES;
   if (found.rule.id === '' || isLong || isForged || found.rule.ambiguous) found.rule.doubtful = true;
   return found;
+}
+
+const MATCHED_DATA = 'Matched Data: ';
+const FOUND = ' found within ';
+const AGAINST = 'against variable `';
+const AGAINST_VALUE = "' (Value: `";
+const VARIABLE = /^[A-Z][A-Z_]+(?:[:=]|$)/;
+/** What Azure writes in brackets: collection, name and value. Other variables have no name. */
+const IN_BRACKETS = /^\[((?:ARGS|REQUEST_(?:COOKIES|HEADERS))\w*:[^:\]]*|[A-Z][A-Z_]+):?(.*?)\](?:\}|,\[|$)/s;
+/** The end of a text of ModSecurity 2: `.. at ARGS:q.`, `.. in ARGS:q outside range: 1-255.`, `.. against "ARGS:q" required.` */
+const AT_VARIABLE =
+  / (?:against|at|in) "?([A-Z][A-Z_]+(?::.*?)?)"?(?: outside range: [\d,-]+| required)?\.?$/s;
+
+/**
+ * Adds what matched, from the `data` of a rule: `Matched Data: a found within ARGS:q: abc` (Azure: `{a found within [ARGS:q:abc]}`)
+ * or `ARGS:q=abc`; and from the text before it: ".. against variable `ARGS:q' (Value: `abc' )".
+ */
+export function setMatchedPart(rule: Rule, text: string, data: string): void {
+  const found = data.indexOf(FOUND);
+  const rest = found === -1 ? '' : data.slice(found + FOUND.length);
+  if (VARIABLE.test(rest)) {
+    const part = data.slice(data.startsWith(MATCHED_DATA) ? MATCHED_DATA.length : 0, found);
+    const end = rest.indexOf(': ');
+    const value = end === -1 ? '' : rest.slice(end + 2);
+    setMatched(rule, end === -1 ? rest : rest.slice(0, end), matchedValue(value, part));
+  } else if (rest.startsWith('[')) {
+    const [, variable = '', value = ''] = IN_BRACKETS.exec(rest) ?? [];
+    setMatched(rule, variable, matchedValue(value, data.slice(data.startsWith('{') ? 1 : 0, found)));
+  } else if (VARIABLE.test(data) && data.includes('=')) {
+    const equals = data.indexOf('=');
+    setMatched(rule, data.slice(0, equals), data.slice(equals + 1));
+  } else setMatchedAgainst(rule, text, data);
+}
+
+function setMatchedAgainst(rule: Rule, text: string, data: string): void {
+  const at = text.indexOf(AGAINST);
+  const end = at === -1 ? -1 : text.indexOf(AGAINST_VALUE, at);
+  if (end === -1) {
+    // The variable is at the end, which bounds the search.
+    const variable = AT_VARIABLE.exec(text.slice(-2 * TEXT_BYTES_MAX).trimEnd())?.[1];
+    setMatched(rule, variable ?? '', data);
+    return;
+  }
+  const value = text.slice(end + AGAINST_VALUE.length).trimEnd();
+  const whole = value.endsWith("' )") ? value.slice(0, -3) : value;
+  setMatched(rule, text.slice(at + AGAINST.length, end), data || whole);
+}
+
+/** Rules may be kept until their request is complete, so they are small. Secrets are masked later, in what is left. */
+function setMatched(rule: Rule, variable: string, value: string): void {
+  if (variable !== '') rule.variable = variable.slice(0, TEXT_BYTES_MAX);
+  if (value !== '') rule.value = value.slice(0, 2 * TEXT_BYTES_MAX);
 }
 
 /** Precedes the ID of the request. */
@@ -144,7 +204,7 @@ function setField(found: Found, name: string, value: string): void {
   if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
   else if (name === 'id') rule.id = RULE_ID_PATTERN.test(value) ? value : '';
   else if (name === 'severity' || name === 'ver') rule[name] = value.slice(0, VALUE_LENGTH_MAX);
-  else if (name === 'msg' && rule.id.startsWith('980')) Object.assign(rule, scoresOf(value));
+  else if (name === 'msg') addScores(rule, value);
   else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
   else if (name === 'hostname') found.hostname = value;
 }
@@ -175,7 +235,7 @@ export function isCrsId(id: string): boolean {
 
 /** A CRS rule that a vendor offers under its number. */
 export function crsRule(id: string, file = ''): Rule {
-  return { id, severity: 'critical', ver: 'OWASP_CRS/3', file, tags: [] };
+  return { id, severity: '', ver: 'OWASP_CRS/3', file, tags: [] };
 }
 
 /** A rule whose category follows from the vendor's names. */

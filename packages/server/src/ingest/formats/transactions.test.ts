@@ -274,6 +274,7 @@ describe('requests on a keep-alive connection', () => {
 });
 
 describe('the details of an attack', () => {
+  const RULES = ['942100', '949110'].map((id) => ({ id, severity: 'critical' }));
   const line = (rule: string, outcome: string, uri: string) =>
     match('a', rule).replace('Warning.', outcome).replace('[uri "/"]', `[uri "${uri}"]`);
   const record = (...lines: string[]) => {
@@ -293,6 +294,9 @@ describe('the details of an attack', () => {
         source: '192.0.2.7',
         url: '/b',
         rule: '942100',
+        rules: RULES,
+        id: 'a',
+        status: 403,
       });
     }
     expect(record(match('a', '942100'))?.details?.blocked).toBe(false);
@@ -305,6 +309,9 @@ describe('the details of an attack', () => {
       source: '192.0.2.7',
       url: '/b',
       rule: '942100',
+      rules: RULES,
+      id: 'a',
+      status: 403,
     });
   });
 

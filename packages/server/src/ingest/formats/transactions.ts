@@ -3,15 +3,17 @@
  * however many lines report it. If lines come late or in another log, the store notices (store/flagged-requests.ts).
  */
 import { createHash } from 'node:crypto';
+import { matchedRule, normalRule, normalText, RULES_MAX, setRules } from '../../attack-details.ts';
 import { copyOf } from '../../copy-of.ts';
 import {
   type AttackDetails,
   type FlaggedRequest,
-  normalRule,
+  type MatchedRule,
   requestKey,
-  URL_BYTES_MAX,
+  TOP_URL_BYTES_MAX,
+  topUrl,
 } from '../../event.ts';
-import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
+import { type Classification, classify, decide, type Overrides, type Rule } from '../categories/classify.ts';
 import {
   type LineRange,
   type LogFormat,
@@ -25,8 +27,6 @@ import {
 const OPEN_MAX = 128;
 /** Requests that are older, by the time in the log, are complete. */
 const OPEN_MS_MAX = 10_000;
-/** More distinct rules than a real request matches. */
-const RULES_MAX = 32;
 /** A line without an ID belongs to a request on its connection if that got a line this recently. */
 const SAME_CONNECTION_MS_MAX = 2_000;
 /** IDs that the lines of one request may name. */
@@ -45,6 +45,8 @@ export interface OpenRequest {
   touched: number;
   host: string | undefined;
   judgements: Classification[];
+  matched: MatchedRule[];
+  score?: number | undefined;
   details?: AttackDetails | undefined;
   /** When its first line was written. */
   begun: number;
@@ -71,10 +73,11 @@ export class Transactions {
     // The error log may have more rules: an audit log can be configured without them.
     const open = this.#openWithId(id);
     if (open !== undefined) this.#open.delete(keyOf(open));
-    const judgements = open?.judgements ?? [];
+    const { judgements = [], matched = [], score } = open ?? {};
     const details = mergeDetails(transaction.details, open?.details);
-    for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
-    const parsed = this.#finish({ id, format, time, host, judgements, details }, 'record');
+    const whole = { id, format, time, host, judgements, matched, score, details };
+    for (const rule of rules) this.#addRule(whole, rule);
+    const parsed = this.#finish(whole, 'record');
     if (!request) return parsed;
     const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
     record.request = true;
@@ -98,6 +101,7 @@ export class Transactions {
       touched: now,
       host: undefined,
       judgements: [],
+      matched: [],
       begun: written,
     };
     // Without IDs, requests on one connection have the same key: the previous one is complete.
@@ -113,12 +117,17 @@ export class Transactions {
     open.touched = now;
     if (line !== undefined) open.lines = [open.lines?.[0] ?? line, line];
     open.details = mergeDetails(open.details, match.details);
-    for (const rule of rules) {
-      const judgement = classify(rule, this.#overrides);
-      addDistinct(open.judgements, { ...judgement, rule: copyOf(judgement.rule) });
-    }
+    for (const rule of rules) this.#addRule(open, { ...rule, id: copyOf(rule.id) });
     this.#open.set(keyOf(open), open);
     return [...complete, ...this.#close(() => this.#open.size > OPEN_MAX)];
+  }
+
+  #addRule(request: Pick<OpenRequest, 'judgements' | 'matched' | 'score'>, rule: Rule): void {
+    const judgement = classify(rule, this.#overrides);
+    addDistinct(request.judgements, judgement);
+    if (rule.score !== undefined && !rule.ambiguous) request.score = Math.max(request.score ?? 0, rule.score);
+    if (judgement.rule !== '' && request.matched.length < RULES_MAX)
+      addMatched(request.matched, matchedRule(rule, judgement.rule));
   }
 
   /** Finishes the requests that got no line since `before`, by the local clock, whose time is `now` (see `isDue`). */
@@ -191,7 +200,7 @@ export class Transactions {
   }
 
   #finish(
-    request: Pick<OpenRequest, 'id' | 'format' | 'time' | 'host' | 'judgements' | 'details' | 'claimedIds'>,
+    request: Omit<OpenRequest, 'connection' | 'written' | 'touched' | 'begun' | 'lines'>,
     kind: 'record' | 'lines',
   ): Parsed {
     const { format, time, host, judgements: evidence } = request;
@@ -201,6 +210,9 @@ export class Transactions {
     // Sets single fields and does not copy the details: merging objects took 13% of the time of an audit line, copying 5%.
     const details: AttackDetails = request.details ?? {};
     if (rule) details.rule = normalRule(rule);
+    setRules(details, request.matched);
+    if (request.id !== '') details.id = normalText(request.id);
+    if (request.score !== undefined) details.score = request.score;
     const record = {
       time,
       host,
@@ -218,7 +230,7 @@ export class Transactions {
 }
 
 /** A path of this length may have been cut. A character has up to four bytes. */
-const LONG_PATH_BYTES = URL_BYTES_MAX - 3;
+const LONG_PATH_BYTES = TOP_URL_BYTES_MAX - 3;
 
 function flaggedRequest(
   {
@@ -240,7 +252,7 @@ function flaggedRequest(
 function unnamedKey(path: string | undefined): string | undefined {
   if (path === undefined || path.length < LONG_PATH_BYTES / 4 || Buffer.byteLength(path) < LONG_PATH_BYTES)
     return undefined;
-  return `/${createHash('sha256').update(path).digest('base64url').slice(0, 24)}`;
+  return `/${createHash('sha256').update(topUrl(path)).digest('base64url').slice(0, 24)}`;
 }
 
 /**
@@ -312,6 +324,12 @@ function addDistinct(judgements: Classification[], judgement: Classification): v
   if (judgement.denied) joined.denied = true;
   if (judgement.verdict) joined.verdict = true;
   judgements[index] = joined;
+}
+
+/** A rule may match several variables. */
+function addMatched(matched: MatchedRule[], added: MatchedRule): void {
+  if (!matched.some(({ id, variable }) => id === added.id && variable === added.variable))
+    matched.push(added);
 }
 
 /** The first wins, except that any of them may say that the request was blocked. */

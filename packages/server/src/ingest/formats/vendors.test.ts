@@ -91,6 +91,11 @@ describe('Cloudflare', () => {
       url: '/',
       country: 'NL',
       rule: '0a00000000000000000000000000000a',
+      rules: [{ id: '0a00000000000000000000000000000a' }],
+      id: '9a00000000000002',
+      method: 'GET',
+      query: 'a=1',
+      status: 403,
     });
     expect(watched?.details?.blocked).toBe(false);
   });
@@ -321,7 +326,13 @@ test('Google Cloud Armor: every object is a request; one that a policy refused, 
     source: '192.0.2.7',
     url: '/search',
     rule: '942100',
+    rules: [{ id: '942100' }],
     country: 'NL',
+    id: 'example',
+    method: 'GET',
+    query: 'a=1',
+    status: 403,
+    userAgent: 'example/1',
   });
 });
 
@@ -338,8 +349,10 @@ test("the vendor's logs: the access log gives requests, the attack log attacks",
   }
   const details = parsed.map((each) => (each.kind === 'record' ? each.record.details : null));
   expect(details.slice(0, 2)).toEqual([undefined, undefined]);
-  const common = { source: '192.0.2.7', url: '/', rule: '040002' };
-  expect(details.slice(2)).toEqual([true, false, true, true].map((blocked) => ({ blocked, ...common })));
+  const common = { source: '192.0.2.7', url: '/', rule: '040002', rules: [{ id: '040002' }], method: 'GET' };
+  expect(details.slice(2)).toEqual(
+    [true, false, true, true].map((blocked, i) => ({ blocked, ...common, id: 'bcde'.charAt(i).repeat(32) })),
+  );
 });
 
 test("the vendor's attack log: two alarms of one request are one attack", () => {
@@ -378,7 +391,11 @@ test('AWS WAF: every object is a request, blocked and counted ones are also atta
     source: '192.0.2.7',
     url: '/',
     rule: 'CrossSiteScripting_QUERYARGUMENTS',
+    rules: [{ id: 'CrossSiteScripting_QUERYARGUMENTS' }, { id: 'AWS-AWSManagedRulesCommonRuleSet' }],
     country: 'NL',
+    id: '1',
+    method: 'GET',
+    userAgent: 'example/1',
   });
   // Rules that count let the request through.
   const blocked = details.slice(1).map((each) => each?.blocked);
@@ -390,7 +407,16 @@ test('AWS load balancers: every line is a request; one that AWS WAF refused is a
   expect(outcomes(parsed)).toEqual(['request', 'request', 'request + vuln', 'request', 'request']);
   const hosts = recordsOf(parsed).map(({ host, time }) => `${host?.split(':')[0]} ${time - TIME}`);
   expect(new Set(hosts)).toEqual(new Set([`${HOST} 456`]));
-  expect(recordsOf(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
+  expect(recordsOf(parsed)[2]?.details).toEqual({
+    blocked: true,
+    source: '192.0.2.7',
+    id: 'Root=1-6a45-1',
+    method: 'GET',
+    url: '/',
+    query: 'a=%27',
+    status: 403,
+    userAgent: 'example/1',
+  });
   const [line = ''] = fixtureLines('aws-alb.log');
   expect(outcomes(readLines([line.slice(0, 100)]))).toEqual(['bad_record']);
   expect(outcomes(readLines([line.slice(0, 200)]))).toEqual(['request']);
