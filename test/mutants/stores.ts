@@ -231,10 +231,10 @@ const SHARED: readonly Mutant[] = [
     CELLS,
   ),
   mutant(
-    'cells-peak-second-end',
+    'cells-peak-of-two',
     'store/cells.ts',
-    'if (cell >= this.#secondEnd) {',
-    'if (cell > this.#secondEnd) {',
+    'if (peak > 1) peaks.push(',
+    'if (peak > 2) peaks.push(',
     CELLS,
   ),
   mutant(
@@ -259,17 +259,10 @@ const SHARED: readonly Mutant[] = [
     LMDB,
   ),
   mutant(
-    'merge-of-changed-record',
-    'store/known-merges.ts',
-    ': known.stored?.equals(stored);',
-    ': known.stored !== undefined;',
-    PREPARE,
-  ),
-  mutant(
     'hosts-beyond-limit',
     'store/resolve-hosts.ts',
-    'Math.min(room, newNamesMax)',
-    'newNamesMax',
+    'Math.min(room, newNamesPerCall)',
+    'newNamesPerCall',
     lmdb('limit|resolv'),
   ),
   mutant(
@@ -345,22 +338,22 @@ const EMBEDDED: readonly Mutant[] = [
   mutant(
     'append-prepared-before-another',
     'store/lmdb/append.ts',
-    'record.appends === this.record.appends &&',
-    '',
+    '      record.appends,\n      this',
+    '      this',
     PREPARE,
   ),
   mutant(
     'append-prepared-before-horizon',
     'store/lmdb/append.ts',
-    "metaValue(this.#schema, 'horizon') === this.horizon &&",
-    '',
+    'this.horizon,\n      keptListsFrom',
+    'keptListsFrom',
     PREPARE,
   ),
   mutant(
     'append-prepared-before-deletion',
     'store/lmdb/append.ts',
-    'readScope(this.#schema, record, id) === scope)',
-    'scope !== -1)',
+    "metaValue(schema, 'deletedHosts'),",
+    '',
     PREPARE,
   ),
   mutant(
@@ -380,8 +373,8 @@ const EMBEDDED: readonly Mutant[] = [
   mutant(
     'append-change-not-counted',
     'store/lmdb/append.ts',
-    'countChange(schema);\n  const key',
-    'const key',
+    'countChange(schema);\n  let [level',
+    'let [level',
     CACHED,
     LMDB,
   ),
@@ -521,8 +514,8 @@ const EMBEDDED: readonly Mutant[] = [
   mutant(
     'prune-request-at-limit',
     'store/lmdb/prune.ts',
-    'if (decodeRequest(value).time < before)',
-    'if (decodeRequest(value).time <= before)',
+    'decodeRequest(stored).time < before)',
+    'decodeRequest(stored).time <= before)',
     lmdb('flagged'),
   ),
   mutant(
@@ -534,9 +527,9 @@ const EMBEDDED: readonly Mutant[] = [
   ),
   mutant(
     'prune-one-step-only',
-    'store/lmdb/prune.ts',
-    'while (removed === RECORDS_PER_STEP) {',
-    'while (removed > RECORDS_PER_STEP) {',
+    'store/lmdb/schema.ts',
+    'isDone = keys.length < limit;',
+    'isDone = true;',
     lmdb('prune'),
   ),
   mutant(
@@ -562,7 +555,13 @@ const EMBEDDED: readonly Mutant[] = [
     "''",
     lmdb('version'),
   ),
-  mutant('version-without-deleted-hosts', 'store/lmdb/count.ts', "{deleted || ''}", "{''}", lmdb('version')),
+  mutant(
+    'version-without-deleted-hosts',
+    'store/lmdb/count.ts',
+    "{meta('deletedHosts')}",
+    "{''}",
+    lmdb('version'),
+  ),
   mutant(
     'version-without-last-chunk',
     'store/lmdb/count.ts',
@@ -662,7 +661,7 @@ const EMBEDDED: readonly Mutant[] = [
   mutant(
     'absence-unchecked',
     'store/lmdb/records.ts',
-    'if (this.#checksAbsence(level)) this.checkAbsence(level, chunk, scope);',
+    'if (this.#checksAbsence(level)) this.#checkAbsence(level, chunk, scope);',
     '',
     DAMAGE,
   ),
@@ -692,7 +691,7 @@ const EMBEDDED: readonly Mutant[] = [
   mutant(
     'host-deletion-unnoticed',
     'store/lmdb/hosts.ts',
-    'countDeletedHost(schema);',
+    "schema.meta.putSync('deletedHosts', nextChanges(metaValue(schema, 'deletedHosts')));",
     '',
     CACHED,
     lmdb('host|version'),

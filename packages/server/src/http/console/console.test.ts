@@ -87,7 +87,11 @@ describe('a session', () => {
     if (host.kind === 'full') throw new Error('there is no room for a host');
     const event = { time: START, hostId: null, request: true, attack: null, count: 1 } as const;
     const attack = { ...event, hostId: host.host.id, attack: 'sqli', count: 2 } as const;
-    const events = [event, { ...attack, time: START + 10 }, { ...attack, time: START + 20, details: { blocked: true } }];
+    const events = [
+      event,
+      { ...attack, time: START + 10 },
+      { ...attack, time: START + 20, details: { blocked: true } },
+    ];
     await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
     const edges = [START, START + 10, START + 10, START + 20, START + 30];
     const whole = {

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import type { AuditRecord } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import type { Role } from '../../identity/records.ts';
-import { memoryStore } from '../../../../../test/memory-store.ts';
 import { createApp } from '../app.ts';
 
 const START = Date.UTC(2026, 6, 1);

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import type { Role } from '../../identity/records.ts';
-import { memoryStore } from '../../../../../test/memory-store.ts';
 import { createApp } from '../app.ts';
 import { assignmentsJson } from './lookup-routes.ts';
 

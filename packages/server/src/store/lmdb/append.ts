@@ -77,7 +77,7 @@ class StoredProject implements KnownProject {
   scopeOf(id: string): number | null {
     let scope = this.#scopes.get(id);
     if (scope === undefined) {
-      scope = readScope(this.#schema, this.record, id);
+      scope = this.#schema.hosts.get([this.record.scope, id])?.scope ?? null;
       this.#scopes.set(id, scope);
     }
     return scope;
@@ -111,12 +111,9 @@ class StoredProject implements KnownProject {
     return this.#sources.get(source);
   }
 
-  /** Whether everything is still as it was read. */
+  /** Whether everything is still as it was read. A host may be new: its events count as if they had arrived before it. */
   isCurrent(now: StoredProject): boolean {
-    return (
-      this.#state.every((value, i) => value === now.#state[i]) &&
-      [...this.#scopes].every(([id, scope]) => readScope(this.#schema, now.record, id) === scope)
-    );
+    return this.#state.every((value, i) => value === now.#state[i]);
   }
 }
 
@@ -387,10 +384,6 @@ export function openSource(schema: Schema, project: ProjectRecord, source: Batch
   const number = metaValue(schema, 'sources') + 1;
   schema.meta.putSync('sources', number);
   return { ...newSource(project.id, source), number };
-}
-
-function readScope({ hosts }: Schema, project: ProjectRecord, id: string): number | null {
-  return hosts.get([project.scope, id])?.scope ?? null;
 }
 
 interface RecordAdditions extends Additions {
