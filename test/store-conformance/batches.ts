@@ -108,10 +108,14 @@ export function batchTests({ fresh }: Suite): void {
     expect(await append('same request', [{ ...flaggedAt(time), flagged }])).toMatchObject({
       sameRequests: [0],
     });
+    const link = { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] };
+    await store.append({ ...batch('p', [], [drawnAt(NOW + 2 * DAY_MS)]), id: 'begun', link });
+    const grown = { ...link, siblings: ['begun'], replaces: 'begun' };
+    await store.append({ ...batch('p', [], [drawnAt(NOW)]), id: 'grown', link: grown });
     const days: Record<string, number> = {};
     for await (const batches of store.transfer.batches('p', 'test'))
       for (const { id, day } of batches) days[id] = day - Math.floor(NOW / DAY_MS);
-    expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1 });
+    expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1, grown: 2 });
   });
 
   test('chunks of a file are found by their predecessor', async () => {

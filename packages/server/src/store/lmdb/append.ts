@@ -83,9 +83,9 @@ class StoredProject implements KnownProject {
     return scope;
   }
 
-  hasBatch = (source: string, id: string) => {
+  dayOfBatch = (source: string, id: string) => {
     const number = this.#numberOf(source);
-    return number !== undefined && this.#schema.batches.doesExist([number, id]);
+    return number === undefined ? undefined : this.#schema.batches.get([number, id])?.day;
   };
 
   idsAfter = (source: string, after: string) => {
