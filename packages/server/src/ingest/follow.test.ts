@@ -870,19 +870,74 @@ test('a look at an unchanged file does not copy pending parts of lines', async (
   await one.close();
 });
 
+/** A line of an error log. */
+function attack(id: number): string {
+  const time = new Date(clock.now).toISOString().slice(0, 19).replaceAll('-', '/').replace('T', ' ');
+  return (
+    `${time} [error] 1#1: *${id} [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ` +
+    `[id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
+    `[unique_id "${id}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`
+  );
+}
+
+async function attacks(): Promise<number> {
+  return (await store.count({ project: 'p', edges: [0, NOW + 3_600_000], rows: 'timeline' }))[1][0] ?? 0;
+}
+
+const anyFormat = {
+  project: 'p',
+  source: { name: 's', format: 'auto' },
+  reader: { format: 'auto' as const },
+};
+
+test('requests that become complete one after the other, without new lines, each count', async () => {
+  const one = follower(anyFormat);
+  for (const id of [1, 2]) {
+    appendFileSync(path, attack(id));
+    await lookAll(one);
+    clock.now += 300;
+  }
+  for (const counted of [1, 2]) {
+    await lookAll(one);
+    expect(await attacks()).toBe(counted);
+    clock.now += 300;
+  }
+  await one.close();
+});
+
+test('the parts of a line that a container runtime has split are read once if the store fails', async () => {
+  const one = follower(anyFormat);
+  const part = (tag: string, text: string) => `2026-07-01T00:00:00.000000000Z stdout ${tag} ${text}\n`;
+  writeFileSync(path, part('P', '{"time":'));
+  const { append } = store;
+  store.append = () => Promise.reject(new StoreUnavailable('down'));
+  await expect(one.look()).rejects.toThrow('down');
+  store.append = append;
+  appendFileSync(path, part('F', `${NOW - 1_000}}`));
+  await lookAll(one);
+  expect(await requests()).toBe(1);
+  await one.close();
+});
+
+test('a file that is replaced between two looks, before any of it is counted, counts once', async () => {
+  const { append } = store;
+  writeFileSync(path, lines(2));
+  const one = follower();
+  store.append = () => Promise.reject(new StoreUnavailable('down'));
+  await expect(one.look()).rejects.toThrow('down');
+  store.append = append;
+  writeFileSync(path, lines(3));
+  await lookAll(one);
+  await one.close();
+  const next = follower();
+  await lookAll(next);
+  expect(await requests()).toBe(3);
+  await next.close();
+});
+
 test('attacks in an error log are counted although the clock is set back', async () => {
-  const attack = (id: number) => {
-    const time = new Date(clock.now).toISOString().slice(0, 19).replaceAll('-', '/').replace('T', ' ');
-    return (
-      `${time} [error] 1#1: *${id} [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ` +
-      `[id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
-      `[unique_id "${id}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`
-    );
-  };
-  const attacks = async () =>
-    (await store.count({ project: 'p', edges: [0, NOW + 3_600_000], rows: 'timeline' }))[1][0] ?? 0;
   writeFileSync(path, '');
-  const one = follower({ project: 'p', source: { name: 's', format: 'auto' }, reader: { format: 'auto' } });
+  const one = follower(anyFormat);
   for (let id = 1; id <= 20; id++) {
     if (id === 11) clock.now -= 3_600_000;
     appendFileSync(path, attack(id));
