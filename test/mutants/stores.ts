@@ -56,8 +56,8 @@ export const STORE_MUTANTS: readonly Mutant[] = [
   mutant(
     'batch-id-twice-in-group',
     'store/decide.ts',
-    'return this.added.has(id) || (',
-    'return (',
+    'if (added !== undefined || this.removed.has(id)) return added?.day;',
+    'if (this.removed.has(id)) return undefined;',
     lmdb('sent many times at once'),
   ),
   mutant(
