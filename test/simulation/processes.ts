@@ -183,7 +183,7 @@ export class Service extends SimulatedProcess {
     super(environment);
     const { scheduler, retentionMs, now, isHurried } = environment;
     this.run('retention', async (task, store) => {
-      const times = { eventsMs: retentionMs, topListsMs: retentionMs / 2 };
+      const times = { eventsMs: retentionMs, topListsMs: retentionMs / 2, location: '--data DIR' };
       const log = { info() {}, warn() {}, error() {} };
       const clocks = { now, monotonicNow: this.monotonicNow };
       const policy = new RetentionPolicy(store, times, clocks, log);
