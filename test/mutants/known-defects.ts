@@ -1,7 +1,6 @@
 import type { Mutant } from './mutant.ts';
 
-/** The simulation finds each of them within a minute. */
-const tests = [{ project: 'blackbox', file: 'test/simulation/simulation.test.ts' }] as const;
+const unit = (file: string) => [{ project: 'unit' as const, file: `packages/server/src/${file}` }];
 
 /** Defects that earlier releases had, reintroduced. */
 export const KNOWN_DEFECTS: readonly Mutant[] = [
@@ -10,7 +9,7 @@ export const KNOWN_DEFECTS: readonly Mutant[] = [
     file: 'packages/server/src/ingest/rotated-files.ts',
     from: '.sort(oldestFirst)',
     to: '.sort((a, b) => oldestFirst(b, a))',
-    tests,
+    tests: unit('ingest/rotated-files.test.ts'),
   },
   {
     name: 'checkpoint-apart',
@@ -27,27 +26,27 @@ export const KNOWN_DEFECTS: readonly Mutant[] = [
       source,
       events: isApart ? [] : events,
 `,
-    tests,
+    tests: unit('ingest/follow.test.ts'),
   },
   {
     name: 'batch-id-unchecked',
     file: 'packages/server/src/store/decide.ts',
     from: 'if (id !== undefined && this.#has(id)) {',
     to: 'if (id !== undefined && link !== undefined && this.#has(id)) {',
-    tests,
+    tests: unit('store/memory.test.ts'),
   },
   {
     name: 'horizon-untrusted-clock',
     file: 'packages/server/src/store/retention.ts',
     from: '    if (this.#isDoubtful) {\n',
     to: '    if (this.#isDoubtful && now < 0) {\n',
-    tests,
+    tests: unit('store/retention.test.ts'),
   },
   {
     name: 'refilled-file-twice',
     file: 'packages/server/src/ingest/tail.ts',
     from: 'const isSame = hasSample(this.#handle.fd, sampleOf(start, seen), this.#options.fs);',
     to: 'const isSame = true;',
-    tests,
+    tests: unit('ingest/follow.test.ts'),
   },
 ];

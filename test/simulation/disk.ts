@@ -46,6 +46,8 @@ const ERROR_CHANCE = 0.005;
 /** How often a list is read in two parts, so that a rename in between hides a file, or shows it twice. */
 const SPLIT_LIST_CHANCE = 0.1;
 const CALL_MS_MAX = 3;
+/** After a read of some bytes, so that files change before the rest is read. */
+const REST_MS_MAX = 500;
 
 export class Disk {
   readonly #scheduler: Scheduler;
@@ -119,9 +121,9 @@ export class Disk {
 
   /** The file system as a task sees it. */
   access(task: Task): FileSystem {
-    const call = async (label: string, path: string) => {
+    const call = async (label: string, path: string, msMax = CALL_MS_MAX) => {
       const { random } = this.#scheduler;
-      await this.#scheduler.pause(task, `${label} ${basename(path)}`, random.integer(0, CALL_MS_MAX));
+      await this.#scheduler.pause(task, `${label} ${basename(path)}`, random.integer(0, msMax));
       if (!this.isFailing || !random.chance(ERROR_CHANCE)) return;
       this.errors++;
       throw failure('EIO', label, path);
@@ -170,19 +172,20 @@ export class Disk {
     inode: Inode,
     path: string,
     { process }: Task,
-    call: (label: string, path: string) => Promise<void>,
+    call: (label: string, path: string, msMax?: number) => Promise<void>,
   ): OpenFile {
     const { random } = this.#scheduler;
     const fd = ++this.#fds;
     this.#opened.set(fd, { inode, process });
     inode.handles++;
     let next = 0;
+    let isShort = false;
     return {
       fd,
       read: async (buffer, offset, length, position) => {
-        await call('read', path);
+        await call('read', path, isShort ? REST_MS_MAX : undefined);
         const from = position ?? next;
-        const isShort = length > 1 && random.chance(SHORT_READ_CHANCE);
+        isShort = length > 1 && random.chance(SHORT_READ_CHANCE);
         const available = Math.min(length, Math.max(0, inode.size - from));
         const wanted = isShort && available > 1 ? random.integer(1, available) : length;
         const bytesRead = copy(inode, buffer, offset, wanted, from);

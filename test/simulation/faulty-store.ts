@@ -4,6 +4,10 @@ import type { Scheduler, Task } from './scheduler.ts';
 
 const WRITES = ['append', 'putFollowedPath', 'resolveHosts', 'noteRetention', 'prune', 'restoreHorizon'];
 
+/** How often a commit is slow without any trouble. */
+const SLOW_CHANCE = 0.1;
+const SLOW_MS_MAX = 1_000;
+
 export interface StoreFaults {
   /** How often a write fails. */
   chance: number;
@@ -25,7 +29,8 @@ export function faultyStore(
 
   async function call(method: string, run: (...args: unknown[]) => Promise<unknown>, args: unknown[]) {
     const isWrite = WRITES.includes(method);
-    await scheduler.pause(task, `store.${method}`, random.integer(0, isWrite ? faults.commitMsMax : 1));
+    const msMax = isWrite ? Math.max(faults.commitMsMax, random.chance(SLOW_CHANCE) ? SLOW_MS_MAX : 0) : 1;
+    await scheduler.pause(task, `store.${method}`, random.integer(0, msMax));
     const fault = isWrite && random.chance(faults.chance) ? random.integer(0, 2) : null;
     if (fault === 0) throw new StoreNotWritable('the disk is full (simulated)', 'the disk is full');
     const unknown = new StoreUnavailable('the outcome is unknown (simulated)', { outcomeUnknown: true });
@@ -35,7 +40,7 @@ export function faultyStore(
     const result = await scheduler.native(() => run.apply(real, given));
     await executed(method, args, result);
     if (fault === 2) throw unknown;
-    await scheduler.pause(task, `store.${method} done`, random.integer(0, isWrite ? faults.commitMsMax : 1));
+    await scheduler.pause(task, `store.${method} done`, random.integer(0, msMax));
     return result;
   }
 

@@ -14,6 +14,11 @@ interface Rotation {
   keep: number;
 }
 
+interface NewLine {
+  line: Line;
+  text: string;
+}
+
 /** Waits in virtual time. */
 type Wait = (label: string, ms: number) => Promise<void>;
 
@@ -62,7 +67,7 @@ export class Log {
   }
 
   /** Sometimes, part of a line is written later. */
-  async write(createLines: () => readonly { line: Line; text: string }[], wait: Wait): Promise<void> {
+  async write(createLines: () => readonly NewLine[], wait: Wait): Promise<void> {
     if (this.#isInLine) return;
     this.#isInLine = true;
     const file = this.#file;
@@ -75,10 +80,19 @@ export class Log {
         await wait('writes part of a line', this.#random.integer(0, 1_000));
       }
       this.#append(file, bytes.subarray(split));
-      line.file = this.#files;
-      addLine(file, line);
+      this.#addLine(file, line);
     }
     this.#isInLine = false;
+  }
+
+  #writeLine(file: Inode, line: Line, text: string): void {
+    this.#append(file, Buffer.from(`${text}\n`));
+    this.#addLine(file, line);
+  }
+
+  #addLine(file: Inode, line: Line): void {
+    line.file = this.#files;
+    addLine(file, line);
   }
 
   #append(file: Inode, bytes: Buffer): void {
@@ -87,8 +101,8 @@ export class Log {
     this.#offset = at + bytes.length;
   }
 
-  /** Returns whether it has rotated the log. */
-  async rotate(wait: Wait): Promise<boolean> {
+  /** Returns whether it has rotated the log. `createLines`: what is written at once to a truncated log. */
+  async rotate(wait: Wait, createLines: () => readonly NewLine[]): Promise<boolean> {
     if (!this.isQuiet) return false;
     this.#isRotating = true;
     const pause = () => wait('rotates', this.#random.chance(0.8) ? this.#random.integer(0, 20) : 3_000);
@@ -99,7 +113,7 @@ export class Log {
     for (const path of expired) this.#disk.remove(path);
     await pause();
     if (this.rotation.by === 'rename') await this.#rename(target, wait);
-    else await this.#copy(target, pause);
+    else await this.#copy(target, pause, createLines);
     const newest = this.rotation.names === 'numbered' ? `${this.path}.2` : before.at(-1);
     const compressed = { 'at once': target, 'at the next rotation': newest, never: undefined };
     await this.#compress(compressed[this.rotation.compress], pause);
@@ -146,7 +160,11 @@ export class Log {
     this.#files++;
   }
 
-  async #copy(target: string, pause: () => Promise<void>): Promise<void> {
+  async #copy(
+    target: string,
+    pause: () => Promise<void>,
+    createLines: () => readonly NewLine[],
+  ): Promise<void> {
     const live = this.#file;
     const copy = this.#disk.create(target);
     for (let parts = this.#random.integer(1, 3); parts > 0; parts--) {
@@ -155,8 +173,12 @@ export class Log {
       if (parts === 1) for (const line of live.lines) addLine(copy, line);
       await pause();
     }
+    const { size } = live;
     this.#truncate(live);
     this.#files++;
+    // Its length does not show that it was truncated.
+    if (this.padding === 0 && this.#random.chance(0.6))
+      while (live.size <= size) for (const { line, text } of createLines()) this.#writeLine(live, line, text);
   }
 
   async #compress(path: string | undefined, pause: () => Promise<void>): Promise<void> {

@@ -57,8 +57,10 @@ function numberOf(option: string, value: string): number {
 
 function commit(): string {
   try {
-    const head = execFileSync('git', ['rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
-    const isChanged = execFileSync('git', ['status', '--porcelain'], { encoding: 'utf8' }) !== '';
+    const git = (...args: string[]) =>
+      execFileSync('git', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    const head = git('rev-parse', '--short=12', 'HEAD');
+    const isChanged = git('status', '--porcelain') !== '';
     return isChanged ? `${head} with changes` : head;
   } catch {
     return 'unknown';

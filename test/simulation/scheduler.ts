@@ -18,8 +18,9 @@ interface Step {
   resume(): void;
 }
 
-/** How often an operation takes longer than something that begins later. */
-const LATE_CHANCE = 0.04;
+/** How often an operation takes longer than something that begins later, and how much later. */
+const LATE_CHANCE = 0.06;
+const LATE_MS_MAX = 60_000;
 /** How often calls of one kind and task continue together, so that they share a commit. */
 const TOGETHER_CHANCE = 0.5;
 /** Real asynchronous work of a task, such as decompression, ends within this many turns of the event loop. */
@@ -34,6 +35,10 @@ export class Scheduler {
   readonly #trace: ((line: string) => void) | undefined;
   readonly #tasks = new Set<Task>();
   #waiting: Step[] = [];
+  readonly #doomed = new Map<
+    Task['process'],
+    { steps: number; isAtStore: boolean; kill: () => Promise<void> }
+  >();
   #native = 0;
   readonly #digest = createHash('sha256');
   #text = '';
@@ -100,6 +105,11 @@ export class Scheduler {
     for (const task of this.#tasks) if (task.process === process) this.#tasks.delete(task);
   }
 
+  /** Calls `kill` before a step of the process, after so many others. Half of the time, only calls to the store are counted. */
+  killLater(process: Task['process'], steps: number, kill: () => Promise<void>): void {
+    this.#doomed.set(process, { steps, kill, isAtStore: this.random.chance(0.5) });
+  }
+
   /** Runs until the condition holds. Throws what a task has thrown. */
   async runUntil(isOver: () => boolean): Promise<void> {
     this.#timers.capture();
@@ -108,6 +118,7 @@ export class Scheduler {
       while (!isOver()) {
         const next = this.#next();
         this.steps++;
+        if (await this.#isKilled(next)) continue;
         this.note(`${next.task.name} ${next.label}`);
         next.resume();
         if (this.random.chance(TOGETHER_CHANCE)) this.#resumeLike(next);
@@ -118,17 +129,28 @@ export class Scheduler {
     }
   }
 
+  async #isKilled({ task, label }: Step): Promise<boolean> {
+    const doomed = this.#doomed.get(task.process);
+    if (doomed === undefined || (doomed.isAtStore && !label.startsWith('store.'))) return false;
+    if (--doomed.steps >= 0) return false;
+    this.#doomed.delete(task.process);
+    this.note(`${task.name} is killed before ${label}`);
+    await doomed.kill();
+    await this.#settle();
+    return true;
+  }
+
   digest(): string {
     return this.#digest.copy().update(this.#text).digest('hex').slice(0, 16);
   }
 
   #next(): Step {
     const ready = this.#waiting.filter(({ at }) => at <= this.now);
-    const step = this.random.chance(LATE_CHANCE)
-      ? this.random.pick(this.#waiting)
-      : ready.length > 0
-        ? this.random.pick(ready)
-        : this.#waiting.reduce((a, b) => (b.at < a.at ? b : a));
+    const soon = this.random.chance(LATE_CHANCE)
+      ? this.#waiting.filter(({ at }) => at <= this.now + LATE_MS_MAX)
+      : ready;
+    const step =
+      soon.length > 0 ? this.random.pick(soon) : this.#waiting.reduce((a, b) => (b.at < a.at ? b : a));
     this.now = Math.max(this.now, step.at);
     this.#waiting.splice(this.#waiting.indexOf(step), 1);
     return step;

@@ -5,8 +5,7 @@ const run = (seed: number, eventsMax: number) =>
   simulate({ seed, years: Number.POSITIVE_INFINITY, eventsMax });
 
 test('the same seed is the same run, step by step', async () => {
-  const [one, other, different] = [await run(7, 100), await run(7, 100), await run(8, 100)];
-  expect(one.failure).toBeNull();
-  expect(other.digest).toBe(one.digest);
+  const [one, other, different] = [await run(7, 50), await run(7, 50), await run(8, 50)];
+  expect(other).toEqual(one);
   expect(different.digest).not.toBe(one.digest);
 });

@@ -203,11 +203,11 @@ export class World {
         );
       case 'rotation':
         return this.#subtask('rotation', async (wait) => {
-          if (await log.rotate(wait)) this.counts.rotations++;
+          if (await log.rotate(wait, () => this.#lines(log, 5))) this.counts.rotations++;
           this.#rotatedAt = this.scheduler.now;
         });
       case 'kill':
-        return this.#kill(slot);
+        return this.#killLater(slot, slot.running);
       case 'restart':
         return this.#restart(slot);
       case 'push':
@@ -261,11 +261,12 @@ export class World {
     return this.ledger.write(source, now, isUnsure ? 'either' : 'counted', padding);
   }
 
-  async #kill(slot: Slot): Promise<void> {
-    if (slot.isDown) return;
-    this.counts.kills++;
-    await slot.running.kill();
-    this.#startLater(slot);
+  #killLater(slot: Slot, process: SimulatedProcess): void {
+    this.scheduler.killLater(process, this.scheduler.random.integer(0, 40), async () => {
+      this.counts.kills++;
+      await process.kill();
+      if (slot.running === process && !slot.isDown) this.#startLater(slot);
+    });
   }
 
   /** The next process may start before the one before it has ended. */
@@ -353,7 +354,7 @@ export class World {
     this.#clockOffset = offset;
     this.#doubtOpenLines();
     this.#subtask('clock', async (wait) => {
-      await wait('is wrong', random.integer(0, random.pick([MINUTE_MS, HOUR_MS, 20 * HOUR_MS])));
+      await wait('is wrong', random.integer(0, random.pick([HOUR_MS, 20 * HOUR_MS])));
       this.#doubtOpenLines();
       this.#clockOffset = 0;
     });
@@ -409,7 +410,7 @@ export class World {
       const write = () => [this.ledger.write(source.name, this.scheduler.now, 'counted', log.padding)];
       await log.write(write, (_, ms) => pause(ms));
     }
-    await pause(SETTLE_MS);
+    for (const end = this.scheduler.now + SETTLE_MS; this.scheduler.now < end; ) await pause(10_000);
     for (const checker of this.#checkers) await checker.settled?.();
     this.counts.checks++;
     this.#warnings.clear();
@@ -422,7 +423,7 @@ export class World {
 const EVENTS = {
   lines: 60,
   push: 8,
-  rotation: 6,
+  rotation: 8,
   kill: 5,
   restart: 3,
   ingest: 1,
