@@ -84,13 +84,6 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     identity('user, password, role, project or domain changes'),
   ),
   mutant(
-    'token-for-any-project',
-    'identity/local-authenticator.ts',
-    "rolesIn(user, scope).length === 0) return 'no_such_scope';",
-    "user.id === '') return 'no_such_scope';",
-    identity('grants nothing that the user does not have'),
-  ),
-  mutant(
     'token-cache-before-revocation',
     'identity/local-authenticator.ts',
     "'tokens', () => this.#store.changes()",

@@ -61,13 +61,6 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
     file('has the same counts wherever it was cut'),
   ),
   mutant(
-    'checkpoint-replaced-file-accepted',
-    'ingest/checkpoints.ts',
-    'return start === this.#after || isBeforeContent;',
-    'return true;',
-    follow('replaced between two looks'),
-  ),
-  mutant(
     'shorter-copy-equal-length',
     'ingest/checkpoints.ts',
     'link.bytes > bytes.length)',
@@ -166,13 +159,6 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
     follow('an error log is counted one look later'),
   ),
   mutant(
-    'follow-changed-file-finished',
-    'ingest/follow.ts',
-    "state === 'interrupted' || !isUnchanged || after.size !== file.bytes",
-    "state === 'interrupted'",
-    follow('truncated and written again during a read counts once'),
-  ),
-  mutant(
     'follow-files-after-ingest-skipped',
     'ingest/follow.ts',
     'isLiveBegun || lastBegun === -1 ? files.length : lastBegun',
@@ -192,27 +178,6 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
     '.slice(-ROTATED_FILES_MAX)',
     '.slice(0, ROTATED_FILES_MAX)',
     rotated('the newest are listed'),
-  ),
-  mutant(
-    'rotated-grown-file-finished',
-    'ingest/rotated-files.ts',
-    'known.modified_ms === file.mtimeMs && known.bytes === file.bytes',
-    'known.modified_ms === file.mtimeMs',
-    follow('finished files are not read again'),
-  ),
-  mutant(
-    'lines-full-chunk-too-early',
-    'ingest/lines.ts',
-    ': length > CHUNK_BYTES_MAX;',
-    ': length >= CHUNK_BYTES_MAX;',
-    lines('the ends of chunks depend only on the bytes'),
-  ),
-  mutant(
-    'lines-last-chunk-too-early',
-    'ingest/lines.ts',
-    '? length > this.#wholeLines',
-    '? length >= this.#wholeLines',
-    lines('the ends of chunks depend only on the bytes'),
   ),
   mutant(
     'lines-long-line-continues',

@@ -82,13 +82,6 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     lmdb('the order and the size of batches'),
   ),
   mutant(
-    'group-waiting-not-rejected',
-    'store/group-commit.ts',
-    '[...group, ...this.#waiting.splice(0)]',
-    'group',
-    group('rejects the waiting ones'),
-  ),
-  mutant(
     'group-one-fails-all',
     'store/group-commit.ts',
     'if (group.length === 1 || failsAll)',
@@ -320,13 +313,6 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     cached('repeated queries equal the oracle'),
   ),
   mutant(
-    'append-chunk-change-not-counted',
-    'store/lmdb/append.ts',
-    'countChunkChange(schema, level, chunk);',
-    '',
-    cached('repeated queries equal the oracle'),
-  ),
-  mutant(
     'append-checkpoint-without-link',
     'store/lmdb/append.ts',
     'if (link) schema.batchLinks.putSync([source, link.after, id], toLinkRecord(link));',
@@ -402,13 +388,6 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'if (free >= reserved) return null;',
     'if (free > reserved) return null;',
     files('are kept free'),
-  ),
-  mutant(
-    'store-change-seen-late',
-    'store/lmdb/lmdb.ts',
-    '.finally(() => changes.forget())',
-    '',
-    lmdb('a batch id that the source already has'),
   ),
   mutant(
     'store-note-overwritten',
@@ -593,13 +572,6 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     cached('attacks of a deleted host'),
   ),
   mutant(
-    'postgres-unknown-host-counts',
-    'store/postgres/append.ts',
-    'areHostsKnown && isWhole(batches, decision)',
-    'isWhole(batches, decision)',
-    postgres('projects are separate, and unknown hosts'),
-  ),
-  mutant(
     'postgres-late-events-count',
     'store/postgres/append.ts',
     'counted.every(({ batch, events }) => events === batch.events)',
@@ -607,25 +579,11 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     postgres('to the millisecond'),
   ),
   mutant(
-    'postgres-duplicates-count',
-    'store/postgres/append.ts',
-    "outcome === 'counts' || all[i]?.events.length === 0) &&",
-    "outcome !== 'conflict') &&",
-    postgres('a batch that is sent many times'),
-  ),
-  mutant(
     'postgres-change-not-counted',
     'store/postgres/append.ts',
     'addChanges(run, project, timesOf(counted)),',
     '',
     postgres('while the version of a range is equal'),
-  ),
-  mutant(
-    'postgres-project-not-locked',
-    'store/postgres/coordination.ts',
-    'WHERE p.project = $1 FOR UPDATE`',
-    'WHERE p.project = $1`',
-    postgres('concurrent callers that add the same host'),
   ),
   mutant(
     'postgres-replaced-chunk-stays',
@@ -682,20 +640,6 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'changeAllVersions(run),\n      run<{ horizon',
     'Promise.resolve(),\n      run<{ horizon',
     postgres('a version does not come back'),
-  ),
-  mutant(
-    'postgres-partition-freed-early',
-    'store/postgres/schema.ts',
-    'if (number < end) await dropPartition',
-    'if (number <= end) await dropPartition',
-    postgres('to the millisecond'),
-  ),
-  mutant(
-    'postgres-count-of-old-horizon',
-    'store/postgres/count.ts',
-    'state.horizon === horizon && ',
-    '',
-    postgres('to the millisecond'),
   ),
   mutant(
     'postgres-version-without-last-chunk',
