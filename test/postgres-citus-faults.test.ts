@@ -185,6 +185,8 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
         WAFSTAT_STORE: 'postgres',
         WAFSTAT_POSTGRES_URL: cluster.coordinator.url.replace('@', `:${encodeURIComponent(PASSWORD)}@`),
         WAFSTAT_POSTGRES_SCHEMA: SCHEMA,
+        // Statements of Citus take seconds on a busy machine.
+        WAFSTAT_POSTGRES_TIMEOUT: '60',
       };
       const run = async <T>(...args: string[]): Promise<T> => {
         const { status, stdout, stderr } = await sandbox.run(args, { env });

@@ -221,8 +221,8 @@ test('after copytruncate, unread lines are counted from the copy', async () => {
   await one.close();
 });
 
-/** Ends the next read of lines after `bytes`, and calls back before the rest is read. */
-async function interruptRead(bytes: number, callback: () => void) {
+/** Ends the next read of lines after `bytes`, and calls back before the rest is read. `lengthMin`: of a read of lines. */
+async function interruptRead(bytes: number, callback: () => void, lengthMin = LINE_BYTES_MAX) {
   const handle = await open(path);
   const prototype = Object.getPrototypeOf(handle);
   await handle.close();
@@ -231,7 +231,7 @@ async function interruptRead(bytes: number, callback: () => void) {
   return vi.spyOn(prototype, 'read').mockImplementation(async function (this: unknown, ...args: unknown[]) {
     const [buffer, at, length, position] = args as [Buffer, number, number, number | null];
     // Shorter reads identify a file, or find out whether it has changed.
-    const isOfLines = count > 0 || length >= LINE_BYTES_MAX;
+    const isOfLines = count > 0 || length >= lengthMin;
     if (isOfLines && ++count === 2) callback();
     return read.call(this, buffer, at, isOfLines && count === 1 ? bytes : length, position);
   });
@@ -300,17 +300,20 @@ test('a rotated file that is truncated and written again during a read counts on
   const before = follower();
   await lookAll(before);
   await before.close();
-  appendFileSync(path, lines(8));
-  const lineBytes = readFileSync(path).length / 9;
+  appendFileSync(path, lines(899));
+  const content = readFileSync(path, 'utf8');
+  const read = content.split('\n').slice(0, 600).join('\n').length + 1;
   renameSync(path, `${path}.1`);
   // Too old to be kept open.
   const minutesAgo = new Date(Date.now() - 600_000);
   utimesSync(`${path}.1`, minutesAgo, minutesAgo);
   writeFileSync(path, lines(1));
-  const reads = await interruptRead(6 * lineBytes, () => {
+  const truncate = () => {
     written = 100;
     writeFileSync(`${path}.1`, lines(20));
-  });
+  };
+  // A rotated file is read in one piece.
+  const reads = await interruptRead(read, truncate, content.length);
   const one = follower();
   try {
     await lookAll(one);
@@ -318,8 +321,8 @@ test('a rotated file that is truncated and written again during a read counts on
     reads.mockRestore();
   }
   await lookAll(one);
-  // The last three lines before the truncation are lost.
-  expect(await requests()).toBe(6 + 1 + 20);
+  // The last 300 lines before the truncation are lost.
+  expect(await requests()).toBe(600 + 1 + 20);
   expect((await store.sources('p'))[0]?.dropped).toEqual({});
   await one.close();
 });

@@ -180,7 +180,7 @@ describe('a session', () => {
       const response = once(sent, 'response');
       sent.flushHeaders();
       await checked;
-      await administration.setEnabled('user', user.id, false);
+      await administration.setEnabled('user', user.id, false, { confirm: user.name });
       sent.end(call.payload);
       const [{ statusCode }] = await response;
       expect(statusCode).toBe(401);
