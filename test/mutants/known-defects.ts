@@ -33,7 +33,7 @@ export const KNOWN_DEFECTS: readonly Mutant[] = [
     file: 'packages/server/src/store/decide.ts',
     from: 'if (id !== undefined && this.#has(id)) {',
     to: 'if (id !== undefined && link !== undefined && this.#has(id)) {',
-    tests: unit('store/memory.test.ts'),
+    tests: unit('store/oracle.test.ts'),
   },
   {
     name: 'horizon-untrusted-clock',
