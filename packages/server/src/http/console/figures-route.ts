@@ -13,7 +13,7 @@ import { contentResponse, sendResponse } from '../statistics/response-cache.ts';
 /** Two periods, with as many points as the widest screens can show. */
 const EDGES_MAX = 2_002;
 /** Points of all hosts together; limits the size of a response. */
-const HOST_POINTS_MAX = 300_000;
+const HOST_POINTS_MAX = 60_000;
 /** How long to work before other queries get their turn. */
 const TURN_MS_MAX = 5;
 
