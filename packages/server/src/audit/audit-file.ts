@@ -128,7 +128,9 @@ function parseLine(line: string): AuditRecord | 'damaged' {
   try {
     const record = JSON.parse(line) as Partial<AuditRecord> | null;
     // Only this module writes the file: a line with a time and an action is a whole record.
-    return typeof record?.time === 'string' && record.action ? (record as AuditRecord) : 'damaged';
+    return typeof record?.time === 'string' && typeof record.action === 'string'
+      ? (record as AuditRecord)
+      : 'damaged';
   } catch {
     return 'damaged';
   }
