@@ -11,7 +11,7 @@ const remote = (name: string) => unit('identity/remote/remote-identity.test.ts',
 const audit = (name: string) => unit('audit/audit.test.ts', name);
 const postgresIdentity = (name: string) => stores('postgres-identity.test.ts', name);
 
-/** Who may do what: tokens, passwords, keys, signatures, roles. */
+/** Authentication and permissions: tokens, passwords, keys, signatures, roles. */
 export const IDENTITY_MUTANTS: readonly Mutant[] = [
   mutant(
     'token-signature-prefix',

@@ -10,11 +10,13 @@ const PREFLIGHT_MAX_AGE_S = 7_200;
  */
 export function allowOrigin(
   origins: ReadonlySet<string>,
-  { headers, method, url }: FastifyRequest,
+  { headers, method, url, routeOptions }: FastifyRequest,
   reply: FastifyReply,
 ): boolean {
   const { origin } = headers;
-  if (origin === undefined || !origins.has(origin) || url.startsWith('/console')) return false;
+  // The path of the route: that of the URL may be percent-encoded.
+  const isConsole = (routeOptions.url ?? url).startsWith('/console');
+  if (origin === undefined || !origins.has(origin) || isConsole) return false;
   // Not those of Fastify, which `sendBytes` bypasses.
   reply.raw.setHeader('Access-Control-Allow-Origin', origin);
   reply.raw.setHeader('Vary', 'Origin');

@@ -6,8 +6,9 @@ import type { Store } from '../../store/store.ts';
 import { optionalFlagAt, parseJson } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { parseTimelineQuery } from '../query.ts';
-import { callerOf, pathParameter, type Route } from '../route.ts';
+import { pathParameter, type Route } from '../route.ts';
 import type { Admission } from '../statistics/admission.ts';
+import { runAdmitted } from '../statistics/query-handler.ts';
 import { contentResponse, sendResponse } from '../statistics/response-cache.ts';
 
 /** Two periods, with as many points as the widest screens can show. */
@@ -29,8 +30,7 @@ export function figuresRoute(store: Store, admission: Admission, now: () => numb
      */
     async handler(request, reply) {
       const project = pathParameter(request, 'project_id');
-      const admit = <T>(compute: () => Promise<T>) =>
-        admission.run(project, callerOf(request).user.id, compute);
+      const admit = <T>(compute: () => Promise<T>) => runAdmitted(admission, request, compute);
       const count = async (hosts: readonly string[] | undefined, edges: readonly number[]) => {
         const [requests, ...rows] = await store.count({ project, hosts, edges, rows: 'everything' });
         const attacks = byCategory(rows.slice(0, CATEGORIES.length));

@@ -202,3 +202,14 @@ test('refuses others, and wrong parameters', async () => {
     expect([status, body.error.message]).toEqual([400, expect.stringContaining(message ?? '')]);
   }
 });
+
+test('records of a deleted domain stay hidden from administrators of the last one', async () => {
+  const { administration } = identity;
+  const other = await administration.addDomain('other');
+  const { id } = await administration.addProject(other.id, 'secret');
+  await administration.removeProject(id, memoryStore());
+  await administration.removeDomain(other.id);
+  const { records } = await get('/v3/audit_records');
+  expect(records.filter(({ domain_id }) => domain_id === other.id)).toEqual([]);
+  expect(actionsOf(records)).toContain('installation.create');
+});
