@@ -97,6 +97,8 @@ class LongFilesFirst extends BaseSequencer {
 
 export default defineConfig({
   test: {
+    // Transformed modules: a run of unchanged sources need not compile them again.
+    experimental: { fsModuleCache: true, fsModuleCachePath: '.cache/vitest' },
     // Black-box tests often wait: for a process to start, a timeout to pass or a database to fail.
     maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFilesFirst },

@@ -76,7 +76,7 @@ describeService('access', (service) => {
     await sandbox.run(['user', 'enable', 'dave', '--data', sandbox.data]);
     await signIn(page, dave);
     await page.getByRole('heading', { name: 'Hosts', exact: true }).waitFor();
-    expect(page.url()).toContain('/console/hosts?range=30days&live=off&sort=name');
+    expect(page.url()).toContain('/console/hosts?range=30days&tz=UTC&live=off&sort=name');
   });
 
   test('users without a role, or with the role ingest only, see why there is nothing, and can sign out', async () => {

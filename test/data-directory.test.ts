@@ -27,9 +27,10 @@ const T = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const BIT_FLIPS = fileURLToPath(new URL('./bit-flips.mjs', import.meta.url));
 const IDENTITY_FLIPS = fileURLToPath(new URL('./identity-flips.mjs', import.meta.url));
-const FLIPS = scaled(100);
+/** So many that some of them hit a record. */
+const FLIPS = Math.max(25, scaled(100));
 /** Fewer, because each checks two passwords. */
-const LOGIN_FLIPS = scaled(60);
+const LOGIN_FLIPS = Math.max(15, scaled(60));
 /** Six have every combination of one or two compacts, and an ingest that continues before or after them. */
 const ROUNDS = 20;
 /** Locks the first byte of a file until it is killed. */

@@ -1,11 +1,12 @@
 /** The numbers of the API are exact: random queries compared with the oracle. */
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { CALLS, CATEGORIES, type KnownEvent, Oracle, type Query, timezoneText } from './oracle.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
 const SEED = 20_250_115;
-const EVENTS = 60_000;
+/** Fewer on PostgreSQL, where nearly each of them is a row of its own. */
+const EVENTS = inject('postgresUrl') === undefined ? 60_000 : 10_000;
 const START = Date.UTC(2025, 0, 15, 7, 11, 13, 17);
 const SPAN_MS = 40 * 86_400_000;
 const HOSTNAMES = Array.from({ length: 20 }, (_, i) => `host-${i + 1}.example`);
@@ -25,14 +26,14 @@ beforeEach(() => {
 });
 afterEach(() => sandbox.clear());
 
-test('random queries over 60,000 events return the counts of the oracle', async () => {
+test('random queries return the counts of the oracle', async () => {
   const random = new Random(SEED);
   const events = Array.from({ length: EVENTS }, () => randomEvent(random));
   const oracle = new Oracle(events);
   const { installation, api } = await sandbox.service(...KEEP_ALL, '--details-retention', '3653d');
   const lines = events.map((event) => encode(event, random));
   const { stdout } = await sandbox.ingest(installation.project_id, lines, ...KEEP_ALL);
-  expect(stdout).toMatch(/^accepted +60000$/m);
+  expect(stdout).toMatch(new RegExp(`^accepted +${EVENTS}$`, 'm'));
   const ids = await api.hostIds();
   expect([...ids.keys()].sort()).toEqual(HOSTNAMES.toSorted());
 

@@ -157,7 +157,7 @@ export function memoryStore(
         horizon,
         generations: project.generations,
         hasHost: (id: string) => registered.has(id),
-        hasBatch: (source: string, id: string) => batchesOf(source).some((other) => other.id === id),
+        dayOfBatch: (source: string, id: string) => batchesOf(source).find((other) => other.id === id)?.day,
         idsAfter: (source: string, after: string) =>
           linksAfter(batchesOf(source), after).map((other) => other.id),
         request: (source: string, key: string) => project.requests.get(source)?.get(key),

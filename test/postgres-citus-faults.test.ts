@@ -14,7 +14,7 @@ import { type Installation, ndjson, Sandbox } from './sandbox.ts';
 const NOW = Date.UTC(2026, 6, 1, 12);
 const PROJECTS = ['a', 'b', 'c', 'd', 'e', 'f'];
 const SCHEMA = 'faults';
-const CUT_RATE = 0.01;
+const CUT_RATE = 0.03;
 
 describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
   let cluster: CitusCluster;
@@ -184,17 +184,18 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
       const env = {
         WAFSTAT_STORE: 'postgres',
         WAFSTAT_POSTGRES_URL: cluster.coordinator.url.replace('@', `:${encodeURIComponent(PASSWORD)}@`),
-        WAFSTAT_POSTGRES_SCHEMA: 'service',
+        WAFSTAT_POSTGRES_SCHEMA: SCHEMA,
+        // Statements of Citus take seconds on a busy machine.
+        WAFSTAT_POSTGRES_TIMEOUT: '60',
       };
       const run = async <T>(...args: string[]): Promise<T> => {
         const { status, stdout, stderr } = await sandbox.run(args, { env });
         expect([status, stderr]).toEqual([0, '']);
         return (args.includes('--json') ? JSON.parse(stdout) : stdout) as T;
       };
-      await run('migrate', '--distributed');
       const installation = await run<Installation>('init', '--json');
       const projects = [installation.project_id];
-      const portOf = (id: string) => cluster.portOf('service', id);
+      const portOf = (id: string) => cluster.portOf(SCHEMA, id);
       while (new Set(projects.map(portOf)).size < 2) {
         const name = `project-${projects.length}`;
         projects.push(
@@ -225,13 +226,14 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
         return [status, JSON.parse(text)];
       };
       expect(await statuses('before')).toEqual(projects.map(() => 200));
-      expect(await ready()).toEqual([200, { status: 'ready' }]);
+      // A worker of a busy machine can take longer to respond than the probe waits.
+      await expect.poll(ready).toEqual([200, { status: 'ready' }]);
 
       const [, down] = cluster.workers;
       await down.kill();
       const isDown = (id: string) => portOf(id) === down.port;
       const lost = projects.filter(isDown).toSorted();
-      expect(await ready()).toEqual([200, { status: 'degraded', unavailable_projects: lost }]);
+      await expect.poll(ready).toEqual([200, { status: 'degraded', unavailable_projects: lost }]);
       expect(await statuses('during')).toEqual(projects.map((id) => (isDown(id) ? 503 : 200)));
       const queried = await Promise.all(
         projects.map(async (id) => {
@@ -242,7 +244,7 @@ describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {
       expect(queried).toEqual(projects.map((id) => (isDown(id) ? 503 : 200)));
 
       await down.run();
-      await eventually(async () => (await ready())[1].status === 'ready' || undefined, 'the worker');
+      await expect.poll(ready).toEqual([200, { status: 'ready' }]);
       expect(await statuses('during')).toEqual(projects.map(() => 200));
       for (const id of projects) {
         const range = `from=${Date.now() - 3_600_000}&to=${Date.now()}`;

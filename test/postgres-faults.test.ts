@@ -14,6 +14,14 @@ const HOUR_MS = 3_600_000;
 const DISK_BYTES = 256 * 1_048_576;
 const FAKETIME = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/faketime/libfaketime.so.1`;
 
+/** PostgreSQL must not get space back by itself while the disk is full, however long a test takes. */
+const PARAMETERS = {
+  autovacuum: 'off',
+  checkpoint_timeout: '1d',
+  // The recovery after a crash can succeed, and deletes old segments of the log.
+  restart_after_crash: 'off',
+};
+
 interface Service {
   server: Server;
   api: Api;
@@ -34,7 +42,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       disk = mkdtempSync(join(tmpdir(), 'wafstat-disk-'));
       isMounted =
         spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_BYTES},mode=755`, 'tmpfs', disk]).status === 0;
-      postgres = await PostgresServer.start({ directory: disk });
+      postgres = await PostgresServer.start({ directory: disk, parameters: PARAMETERS });
     });
     afterAll(async () => {
       await postgres?.stop();

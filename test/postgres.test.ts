@@ -36,6 +36,14 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       return options;
     }
 
+    test('sessions commit to disk, whatever the settings of the user', async () => {
+      server.sql('ALTER ROLE wafstat SET synchronous_commit = off');
+      const database = new Database(await newTables());
+      expect(await database.run('SHOW synchronous_commit')).toEqual([{ synchronous_commit: 'on' }]);
+      await database.close();
+      server.sql('ALTER ROLE wafstat RESET synchronous_commit');
+    });
+
     test('lookups of many small files share statements', async () => {
       const store = postgresStore(await newTables(), () => NOW);
       const append = (id: string, after: string, name = 's') =>

@@ -1,18 +1,22 @@
 /**
  * Randomness of the tests, and a setup file of every run.
  * FUZZ_SEED repeats a failed property test with the seed that fast-check printed. FUZZ_SCALE is the share of the random cases
- * that run: a quarter by default, 1 for all that a test names, 10 for a long search.
+ * that run: a tenth by default, 1 for all that a test names, 10 for a long search.
  */
 import fc from 'fast-check';
 
-const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '0.25' } = process.env;
+const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '0.1' } = process.env;
 
 /** Fewer cases than this prove little; a few kills or restarts are cheap. */
 const CASES_MIN = 5;
 
-/** How often to repeat something random. `cases`: what a search that takes its time needs. */
-export function scaled(cases: number): number {
-  return Math.max(Math.ceil(cases * Number(scale)), Math.min(cases, CASES_MIN));
+/**
+ * How often to repeat something random. `cases`: what a search that takes its time needs. `share`: of them, where each takes
+ * long and others search the same code.
+ */
+export function scaled(cases: number, share = 1): number {
+  const all = Math.ceil(cases * share);
+  return Math.max(Math.ceil(all * Number(scale)), Math.min(all, Math.max(2, Math.ceil(CASES_MIN * share))));
 }
 
 /** On a busy machine, a property test ends with the cases that it has had by then: well before the test times out. */

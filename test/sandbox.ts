@@ -136,7 +136,13 @@ function storeOfRun(): Readonly<Record<string, string>> {
   const postgresUrl = inject('postgresUrl');
   if (postgresUrl === undefined) return {};
   const name = `test_${randomBytes(8).toString('hex')}`;
-  return { WAFSTAT_STORE: 'postgres', WAFSTAT_POSTGRES_URL: postgresUrl, WAFSTAT_POSTGRES_SCHEMA: name };
+  return {
+    WAFSTAT_STORE: 'postgres',
+    WAFSTAT_POSTGRES_URL: postgresUrl,
+    WAFSTAT_POSTGRES_SCHEMA: name,
+    // Statements of random queries can take longer than the default on a busy machine.
+    WAFSTAT_POSTGRES_TIMEOUT: '120',
+  };
 }
 
 const LISTENS = 'wafstat listens on ';

@@ -84,8 +84,11 @@ export function batchTests({ fresh }: Suite): void {
     expect(await store.append(batch('p', [], [drawnAt(NOW), again]))).toMatchObject({ sameRequests: [1] });
     const [requests, attacks] = await store.count({ project: 'p', edges: [0, NOW + 10], rows: 'timeline' });
     expect([...requests, ...attacks]).toEqual([2, 1]);
-    // The same ID much later, in another source, and in another project are other requests.
-    await store.append(batch('p', [], [{ ...flaggedAt(NOW + 400_000), flagged }]));
+    expect(await store.append(batch('p', [], [{ ...flaggedAt(NOW + 300_000), flagged }]))).toMatchObject({
+      sameRequests: [0],
+    });
+    // The same ID later, in another source, and in another project are other requests.
+    await store.append(batch('p', [], [{ ...flaggedAt(NOW + 300_001), flagged }]));
     await store.append({
       ...batch('p', [], [{ ...flaggedAt(NOW), flagged }]),
       source: { name: 'another', format: 'caddy' },
@@ -108,10 +111,14 @@ export function batchTests({ fresh }: Suite): void {
     expect(await append('same request', [{ ...flaggedAt(time), flagged }])).toMatchObject({
       sameRequests: [0],
     });
+    const link = { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] };
+    await store.append({ ...batch('p', [], [drawnAt(NOW + 2 * DAY_MS)]), id: 'begun', link });
+    const grown = { ...link, siblings: ['begun'], replaces: 'begun' };
+    await store.append({ ...batch('p', [], [drawnAt(NOW)]), id: 'grown', link: grown });
     const days: Record<string, number> = {};
     for await (const batches of store.transfer.batches('p', 'test'))
       for (const { id, day } of batches) days[id] = day - Math.floor(NOW / DAY_MS);
-    expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1 });
+    expect(days).toEqual({ 'no event': 0, newer: 2, older: 0, flagged: 1, 'same request': 1, grown: 2 });
   });
 
   test('chunks of a file are found by their predecessor', async () => {
@@ -165,6 +172,9 @@ export function batchTests({ fresh }: Suite): void {
     await append('one', { after: '', bytes: 10 });
     expect(await append('longer', { after: '', bytes: 12 })).toEqual({ kind: 'conflict' });
     expect(await append('x', { after: '', bytes: 12, siblings: ['gone'], replaces: 'gone' })).toEqual({
+      kind: 'conflict',
+    });
+    expect(await append('x', { after: '', bytes: 12, siblings: ['one', 'gone'] })).toEqual({
       kind: 'conflict',
     });
     expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });

@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { gridEdges } from '../../packages/server/src/statistics/grid.ts';
-import { memoryStore } from '../memory-store.ts';
 import { HOUR_MS } from '../../packages/server/src/store/store.ts';
 import { OffsetZone } from '../../packages/server/src/zone.ts';
+import { memoryStore } from '../memory-store.ts';
 import {
   addHosts,
   attackWithDetails,

@@ -65,14 +65,13 @@ function RolesEditor({ user, administration, reload }: SectionProps & { user: Ma
   const scopes = [{ id: domain_id, name: 'All projects' }, ...projects];
   const save = async () => {
     const confirm = isLast ? user.name : undefined;
+    const has = (held: Roles, scope: string, role: Role) => held[scope]?.includes(role) ?? false;
     // The role that permits these changes goes last: it is that of the domain.
     const changes = scopes.toReversed().flatMap(({ id: scope, name }) =>
-      ROLES.filter((role) => user.roles[scope]?.includes(role) !== roles[scope]?.includes(role)).map(
-        (role) => {
-          const verb = roles[scope]?.includes(role) ? ('grant' as const) : ('revoke' as const);
-          return { verb, scope, role, text: `${verb} ${role} in ${name}` };
-        },
-      ),
+      ROLES.filter((role) => has(user.roles, scope, role) !== has(roles, scope, role)).map((role) => {
+        const verb = has(roles, scope, role) ? ('grant' as const) : ('revoke' as const);
+        return { verb, scope, role, text: `${verb} ${role} in ${name}` };
+      }),
     );
     let saved = 0;
     try {

@@ -15,8 +15,11 @@ export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range:
   const { view, zone } = useApp();
   const project = useProject();
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
-  const save = () =>
-    download(fileName(project.name, 'categories', range, zone, 'csv'), categoriesCsv(counts));
+  const save = () => {
+    const rows = ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]);
+    const content = csv([['category', 'name', 'attacks'], ...rows]);
+    download(fileName(project.name, 'categories', range, zone, 'csv'), content);
+  };
   return (
     <Panel
       title="Attacks by category"
@@ -76,11 +79,4 @@ function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }
       </td>
     </tr>
   );
-}
-
-function categoriesCsv(counts: AttackTypes): string {
-  return csv([
-    ['category', 'name', 'attacks'],
-    ...ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]),
-  ]);
 }

@@ -22,12 +22,14 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
   const { view, zone } = useApp();
   const project = useProject();
   const ordered = (hosts ?? []).toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
-  const sums = {
-    most: Math.max(1, ordered[0]?.attacks ?? 1),
-    all: total(ordered.map(({ attacks }) => attacks)),
-  };
+  const most = Math.max(1, ordered[0]?.attacks ?? 1);
+  const all = total(ordered.map(({ attacks }) => attacks));
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
-  const save = () => download(fileName(project.name, 'hosts', range, zone, 'csv'), hostsCsv(ordered));
+  const save = () => {
+    const rows = ordered.map(({ hostname, id, requests, attacks }) => [hostname, id, requests, attacks]);
+    const content = csv([['host', 'id', 'requests', 'attacks'], ...rows]);
+    download(fileName(project.name, 'hosts', range, zone, 'csv'), content);
+  };
   const copy = curlCommand({
     ...query,
     path: 'overviews/attack/top-domains',
@@ -53,20 +55,15 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
     >
       <Ranking columns={['Host', 'Attacks', 'Share']} isLoading={hosts === null && failure === null}>
         {ordered.slice(0, TOP_ROWS).map((host) => (
-          <HostRow key={host.id} host={host} sums={sums} />
+          <HostRow key={host.id} host={host} most={most} all={all} />
         ))}
       </Ranking>
     </Panel>
   );
 }
 
-interface HostRowProps {
-  host: HostTotals;
-  /** Attacks of the first host, and of all. */
-  sums: { most: number; all: number };
-}
-
-function HostRow({ host, sums }: HostRowProps) {
+/** `most`: attacks of the first host. `all`: those of all. */
+function HostRow({ host, most, all }: { host: HostTotals; most: number; all: number }) {
   const { view, go } = useApp();
   const { id, hostname, requests, attacks } = host;
   const isChosen = view.hosts.includes(id);
@@ -74,7 +71,7 @@ function HostRow({ host, sums }: HostRowProps) {
   return (
     <tr class={isChosen ? 'chosen' : undefined}>
       <th scope="row">
-        <span class="bar" style={{ width: `${(attacks / sums.most) * 100}%` }} />
+        <span class="bar" style={{ width: `${(attacks / most) * 100}%` }} />
         {id === NO_HOST ? (
           <span class="label faint" title={NO_HOST_TITLE}>
             {hostname}
@@ -93,15 +90,8 @@ function HostRow({ host, sums }: HostRowProps) {
       </th>
       <td class="number">{formatCount(attacks)}</td>
       <td class="number faint" title="Share of all attacks">
-        {attacks === 0 ? '–' : share(attacks, sums.all)}
+        {attacks === 0 ? '–' : share(attacks, all)}
       </td>
     </tr>
   );
-}
-
-function hostsCsv(hosts: readonly HostTotals[]): string {
-  return csv([
-    ['host', 'id', 'requests', 'attacks'],
-    ...hosts.map(({ hostname, id, requests, attacks }) => [hostname, id, requests, attacks]),
-  ]);
 }

@@ -6,7 +6,7 @@ import { useApp, useProject } from '../app.ts';
 import { total } from '../counts.ts';
 import { formatCount, plural } from '../format.ts';
 import { Button } from '../parts/button.tsx';
-import { Command } from '../parts/copy.tsx';
+import { CopyButton } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
 import { PageLink } from '../parts/frame.tsx';
 import { keyValues, Secret } from '../parts/keys.tsx';
@@ -115,7 +115,12 @@ function StepCode({ step: { text, code } }: { step: Step }) {
   return (
     <>
       <p>{text}</p>
-      <Command name={text} text={code} />
+      <div class="command">
+        <pre tabIndex={0} role="region" aria-label={text}>
+          <code>{code}</code>
+        </pre>
+        <CopyButton text={code} />
+      </div>
     </>
   );
 }

@@ -11,7 +11,14 @@ import { SearchBox } from '../parts/search-box.tsx';
 import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { equalParts } from '../points.ts';
-import { endsNow, previousRange, previousShift, resolveRange, type TimeRange } from '../time-range.ts';
+import {
+  endsNow,
+  previousRange,
+  previousShift,
+  RANGE_DAYS_MAX,
+  resolveRange,
+  type TimeRange,
+} from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { SORTS, type Sort, type View } from '../view.ts';
 
@@ -28,7 +35,8 @@ interface Tile {
   host: string | null;
   requests: number;
   attacks: number;
-  attacksBefore: number;
+  /** Null: both periods together are longer than a query can be. */
+  attacksBefore: number | null;
 }
 
 export function OverviewPage() {
@@ -122,7 +130,7 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Counts | undef
     <PageLink
       class="tile"
       to={{ page: 'dashboard', project: project.id, hosts: host === null ? [] : [host], search: '' }}
-      title={`${title}: ${formatCount(requests)} requests, ${formatCount(attacks)} attacks (previous period: ${formatCount(tile.attacksBefore)})`}
+      title={`${title}: ${formatCount(requests)} requests, ${formatCount(attacks)} attacks (previous period: ${tile.attacksBefore === null ? 'unknown' : formatCount(tile.attacksBefore)})`}
     >
       <strong>{title}</strong>
       {hasProject && host !== null && <span class="hint">{project.name}</span>}
@@ -145,6 +153,7 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Counts | undef
 }
 
 function changeText({ attacks, attacksBefore }: Tile): string {
+  if (attacksBefore === null) return 'no previous period';
   if (attacks === attacksBefore) return attacks === 0 ? 'no attacks' : 'no change';
   return attacksBefore === 0 ? 'no attacks before' : `attacks ${change(attacks, attacksBefore).text}`;
 }
@@ -158,10 +167,12 @@ async function readTiles(
   signal: AbortSignal,
 ): Promise<Tile[]> {
   // The second point is between the periods.
-  const edges = [before.from, Math.min(before.to, range.from), range.from, range.to];
+  const hasBefore = range.to - before.from <= RANGE_DAYS_MAX * 86_400_000;
+  const edges = [hasBefore ? before.from : range.from, Math.min(before.to, range.from), range.from, range.to];
   const { items, ...whole } = await api.figures(project.id, { edges, byHost: true, signal });
   const tile = (title: string, host: string | null, { requests, attacks }: Counts): Tile => {
-    const [attacksBefore = 0, , attacksNow = 0] = sumOf(attacks, ATTACK_TYPES);
+    const [sum = 0, , attacksNow = 0] = sumOf(attacks, ATTACK_TYPES);
+    const attacksBefore = hasBefore ? sum : null;
     const key = `${project.id} ${host}`;
     return { key, title, project, host, requests: requests[2] ?? 0, attacks: attacksNow, attacksBefore };
   };
@@ -203,7 +214,7 @@ const SORT_NAMES: Readonly<Record<Sort, string>> = {
 const NUMBER_OF: Readonly<Record<Exclude<Sort, 'name'>, (tile: Tile) => number>> = {
   attacks: ({ attacks }) => attacks,
   rate: ({ attacks, requests }) => attacks / Math.max(1, requests),
-  change: ({ attacks, attacksBefore }) => attacks - attacksBefore,
+  change: ({ attacks, attacksBefore }) => attacks - (attacksBefore ?? attacks),
   requests: ({ requests }) => requests,
 };
 

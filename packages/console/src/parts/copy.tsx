@@ -63,18 +63,6 @@ export function CopyValue({ text, name = text, children }: CopyValueProps) {
   );
 }
 
-/** A shell command with a button that copies it. */
-export function Command({ name, text }: { name: string; text: string }) {
-  return (
-    <div class="command">
-      <pre tabIndex={0} role="region" aria-label={name}>
-        <code>{text}</code>
-      </pre>
-      <CopyButton text={text} />
-    </div>
-  );
-}
-
 /** Browsers hide the clipboard API on pages without TLS, where execCommand may still work. */
 export async function copyText(text: string): Promise<boolean> {
   try {

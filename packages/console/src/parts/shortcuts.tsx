@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type App, useApp } from '../app.ts';
 import { endsNow, shiftedRange } from '../time-range.ts';
-import type { PageName } from '../view.ts';
+import { PAGE_TITLES, type PageName } from '../view.ts';
 import { Button } from './button.tsx';
 import { Dialog } from './dialog.tsx';
 
@@ -15,10 +15,7 @@ const PAGE_KEYS: Readonly<Record<string, PageName>> = {
 };
 
 const LIST = [
-  ['g, then d', 'Dashboard'],
-  ['g, then o', 'Overview'],
-  ['g, then h', 'Hosts'],
-  ['g, then s', 'Sources'],
+  ...Object.entries(PAGE_KEYS).map(([key, page]) => [`g, then ${key}`, PAGE_TITLES[page]]),
   ['/', 'Search'],
   ['[ and ]', 'Previous and next period'],
   ['l', 'Pause or resume live mode'],
@@ -27,7 +24,7 @@ const LIST = [
   ['Shift and ← or →', 'In the chart: select points'],
   ['Enter', 'In the chart: zoom in; the back button of the browser zooms out'],
   ['?', 'This list'],
-] as const;
+];
 
 export function Shortcuts() {
   const app = useApp();

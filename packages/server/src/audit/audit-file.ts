@@ -25,10 +25,9 @@ import {
   type AuditRecord,
   type AuditTrail,
   AuditUnavailable,
+  createTrail,
   formatRecord,
-  limitChanges,
   type MarkedRecord,
-  noteWith,
   randomId,
   UnknownMarker,
 } from './audit-trail.ts';
@@ -45,28 +44,20 @@ export interface AuditFile extends AuditTrail {
 
 /** Without a directory, records go to the mirror only. */
 export function openAuditFile(directory: string | null, now: () => number): AuditFile {
-  let mirror: (record: AuditRecord) => void = () => {};
-
   function appendSync(entry: AuditEntry): void {
     const record: AuditRecord = { time: new Date(now()).toISOString(), ...entry };
     if (directory !== null) appendLine(directory, `${formatRecord(record)}\n`, now);
-    mirror(record);
+    trail.copy(record);
   }
 
-  const append = async (entry: AuditEntry) => appendSync(entry);
-
-  return {
-    admit: limitChanges(now),
-    appendSync,
-    append,
-    note: noteWith(append),
-    mirror(to) {
-      mirror = to;
-    },
-    async *newest(marker) {
+  const trail = createTrail(
+    now,
+    async (entry) => appendSync(entry),
+    async function* (marker) {
       if (directory !== null) yield* readBackwards(directory, marker);
     },
-  };
+  );
+  return { ...trail, appendSync };
 }
 
 export function hasAuditFile(directory: string): boolean {
@@ -137,7 +128,9 @@ function parseLine(line: string): AuditRecord | 'damaged' {
   try {
     const record = JSON.parse(line) as Partial<AuditRecord> | null;
     // Only this module writes the file: a line with a time and an action is a whole record.
-    return typeof record?.time === 'string' && record.action ? (record as AuditRecord) : 'damaged';
+    return typeof record?.time === 'string' && typeof record.action === 'string'
+      ? (record as AuditRecord)
+      : 'damaged';
   } catch {
     return 'damaged';
   }

@@ -7,9 +7,8 @@ import {
   type AuditRecord,
   type AuditTrail,
   AuditUnavailable,
+  createTrail,
   formatRecord,
-  limitChanges,
-  noteWith,
   UnknownMarker,
 } from './audit-trail.ts';
 
@@ -32,8 +31,6 @@ export function openAuditTable(
   now: () => number,
   bytesMax = AUDIT_BYTES_MAX,
 ): AuditTable {
-  let mirror: (record: AuditRecord) => void = () => {};
-
   async function insert(run: Run, entries: readonly AuditEntry[]): Promise<AuditRecord[]> {
     if (entries.length === 0) return [];
     const time = new Date(now()).toISOString();
@@ -55,7 +52,7 @@ export function openAuditTable(
   }
 
   function committed(records: readonly AuditRecord[]): void {
-    for (const record of records) mirror(record);
+    for (const record of records) trail.copy(record);
   }
 
   async function append(entry: AuditEntry): Promise<void> {
@@ -70,30 +67,23 @@ export function openAuditTable(
     }
   }
 
-  return {
-    admit: limitChanges(now),
-    insert,
-    committed,
-    append,
-    note: noteWith(append),
-    mirror(to) {
-      mirror = to;
-    },
-    /** A marker is the number of the row. */
-    async *newest(marker = String(Number.MAX_SAFE_INTEGER)) {
-      if (!/^\d{1,16}$/.test(marker)) throw new UnknownMarker();
-      for (let before = Number(marker); ; ) {
-        const rows = await database.run<{ number: number; record: AuditRecord }>(
-          'SELECT number, record FROM audit_trail WHERE number < $1 ORDER BY number DESC LIMIT $2',
-          [before, PAGE_ROWS],
-        );
-        for (const { number, record } of rows) yield { marker: String(number), record };
-        const last = rows.at(-1);
-        if (last === undefined) return;
-        before = last.number;
-      }
-    },
-  };
+  /** A marker is the number of the row. */
+  async function* newest(marker = String(Number.MAX_SAFE_INTEGER)) {
+    if (!/^\d{1,16}$/.test(marker)) throw new UnknownMarker();
+    for (let before = Number(marker); ; ) {
+      const rows = await database.run<{ number: number; record: AuditRecord }>(
+        'SELECT number, record FROM audit_trail WHERE number < $1 ORDER BY number DESC LIMIT $2',
+        [before, PAGE_ROWS],
+      );
+      for (const { number, record } of rows) yield { marker: String(number), record };
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      before = last.number;
+    }
+  }
+
+  const trail = createTrail(now, append, newest);
+  return { ...trail, insert, committed };
 }
 
 /** The oldest records, of this many bytes or slightly more. */

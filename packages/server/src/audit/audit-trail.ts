@@ -146,21 +146,30 @@ export class ChangesThrottled extends Error {
 
 export class AuditUnavailable extends Error {}
 
-/** `admit` of an audit trail. */
-export function limitChanges(now: () => number): AuditTrail['admit'] {
+/** What audit trails share. `write` makes an entry durable; `copy` sends its record to the mirror. */
+export function createTrail(
+  now: () => number,
+  write: (entry: AuditEntry) => Promise<void>,
+  newest: AuditTrail['newest'],
+): AuditTrail & { copy(record: AuditRecord): void } {
   const changes = new RateLimit(CHANGES_BURST, CHANGES_REFILL_MS, now);
-  return ({ via, user_id }) => {
-    if (via === 'command line' || user_id === undefined) return;
-    if (!changes.take(user_id)) throw new ChangesThrottled('too many changes by this user: retry in 1 s');
+  let copy: (record: AuditRecord) => void = () => {};
+  return {
+    admit({ via, user_id }) {
+      if (via === 'command line' || user_id === undefined) return;
+      if (!changes.take(user_id)) throw new ChangesThrottled('too many changes by this user: retry in 1 s');
+    },
+    append: write,
+    note: (entry) =>
+      write(entry).catch((error) => {
+        if (!(error instanceof AuditUnavailable)) throw error;
+      }),
+    mirror(to) {
+      copy = to;
+    },
+    copy: (record) => copy(record),
+    newest,
   };
-}
-
-/** `note` of an audit trail. */
-export function noteWith(append: AuditTrail['append']): AuditTrail['note'] {
-  return (entry) =>
-    append(entry).catch((error) => {
-      if (!(error instanceof AuditUnavailable)) throw error;
-    });
 }
 
 export interface RefusedLogin {

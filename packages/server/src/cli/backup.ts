@@ -23,7 +23,7 @@ import { commitSync, openLmdb, openReadOnly, processesWith } from '../lmdb/files
 import { lastTransaction } from '../lmdb/pages.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
-import { command, printResult, UserError, warn } from './command.ts';
+import { closing, command, printResult, UserError, warn } from './command.ts';
 import {
   fileExists,
   identityFile,
@@ -211,12 +211,7 @@ async function checkPages(file: string): Promise<void> {
 
 /** Copies one snapshot, without free pages. */
 async function copyDataFile(from: string, to: string): Promise<void> {
-  const { root } = openReadOnly(from);
-  try {
-    await root.backup(to, true);
-  } finally {
-    await root.close();
-  }
+  await closing(openReadOnly(from).root, (root) => root.backup(to, true));
   chmodSync(to, 0o600);
 }
 
@@ -235,12 +230,7 @@ function inUse(file: string): UserError {
 /** Whether another process has the file open. Processes first: a stopped one may hold the lock of LMDB's table of readers. */
 export async function isInUse(file: string): Promise<boolean> {
   if (processesWith(statSync(file)).length > 0) return true;
-  const { root } = openReadOnly(file);
-  try {
-    return hasOtherReaders(root);
-  } finally {
-    await root.close();
-  }
+  return closing(openReadOnly(file).root, hasOtherReaders);
 }
 
 /** Includes processes in other containers. */

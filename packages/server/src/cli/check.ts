@@ -13,7 +13,7 @@ import { deriveKey, masterKeyFingerprint } from '../identity/secrets.ts';
 import { createTokens } from '../identity/tokens.ts';
 import { FreeSpace, tightenModes } from '../lmdb/files.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
-import { type Io, printText, UserError, userMessage, warn } from './command.ts';
+import { closing, type Io, printText, UserError, userMessage, warn } from './command.ts';
 import {
   checkFile,
   checkNoStatistics,
@@ -34,8 +34,8 @@ import {
   IDENTITY_PASSWORD_VARIABLE,
   masterKeyIn,
   POSTGRES_PASSWORD_VARIABLE,
-  postgresOptions,
   remoteIdentity,
+  withConnection,
 } from './installation.ts';
 import { certificateOf, checkCanListen, metricsWarning } from './listeners.ts';
 import { flagOf, type Source, type Values } from './options.ts';
@@ -187,14 +187,10 @@ async function isServiceToReplace(
 async function installedMasterKey(values: Partial<ServiceValues>, io: Io): Promise<Buffer | null> {
   if (values.data !== undefined) return isInitialised(values.data) ? masterKey(values.data, io) : null;
   const location = values as ServiceValues;
-  const { Database } = await import('../postgres/database.ts');
   const { storedMasterKey } = await import('../identity/postgres-identity.ts');
-  const database = new Database(postgresOptions(location, io.env));
-  try {
-    return masterKeyIn(await storedMasterKey(database), location, io);
-  } finally {
-    await database.close();
-  }
+  return withConnection(location, io.env, async (database) =>
+    masterKeyIn(await storedMasterKey(database), location, io),
+  );
 }
 
 /** The headers and the beginning of the body; empty without a response. */
@@ -237,12 +233,7 @@ function checkPasswordFile({ initialPasswordFile: path, data }: Partial<ServiceV
 
 async function checkRemoteIdentity(values: ServiceValues, io: Io): Promise<void> {
   const remote = remoteIdentity(values, io);
-  if (remote === null) return;
-  try {
-    await remote.check();
-  } finally {
-    remote.close();
-  }
+  if (remote !== null) await closing(remote, () => remote.check());
 }
 
 async function checkDirectory(
@@ -339,13 +330,10 @@ async function checkPostgres(
   io: Io,
   { notes }: Findings,
 ): Promise<void> {
-  const { Database } = await import('../postgres/database.ts');
   const { inspectTables } = await import('../store/postgres/schema.ts');
   const { storedMasterKey } = await import('../identity/postgres-identity.ts');
-  const options = postgresOptions(values, io.env);
   const hasIdentity = values.data === undefined && !isRemote;
-  const database = new Database(options);
-  try {
+  await withConnection(values, io.env, async (database) => {
     const exists = await inspectTables(database, values.postgresMigrate === 'auto');
     if (!exists)
       notes.push(`${describePostgres(values)} has no tables of this version: the next start creates them`);
@@ -358,7 +346,5 @@ async function checkPostgres(
         `the installation in ${describePostgres(values)} was created with another master key: provide that key`,
       );
     }
-  } finally {
-    await database.close();
-  }
+  });
 }

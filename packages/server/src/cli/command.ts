@@ -115,6 +115,18 @@ async function isUserError(error: unknown): Promise<boolean> {
   return kinds.some((kind) => error instanceof kind);
 }
 
+/** Closes the resource after the action, also if that fails. */
+export async function closing<R extends { close(): unknown }, T>(
+  resource: R,
+  action: (resource: R) => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await action(resource);
+  } finally {
+    await resource.close();
+  }
+}
+
 /** Standard input. A stop closes it, because a terminal or a pipe may stay silent: reading it then fails. */
 export function openStdin({ stdin, stop }: Io): Io['stdin'] {
   if (stop.aborted) stdin.destroy();

@@ -22,7 +22,7 @@ if [[ $funcstack[1] == _wafstat ]]; then _wafstat "$@"; else compdef _wafstat wa
 `,
   fish: `function __wafstat
   set -l found (wafstat completion words -- (commandline -opc)[2..] (commandline -ct))
-  if set -q found[1]; string join \\n $found; else; __fish_complete_path (commandline -ct); end
+  if set -q found[1]; printf '%s\\n' $found; else; __fish_complete_path (commandline -ct); end
 end
 complete -c wafstat -f -a '(__wafstat)'
 `,

@@ -21,7 +21,7 @@ import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
-import { type Io, UserError } from './command.ts';
+import { closing, type Io, UserError } from './command.ts';
 import { UsageError } from './options.ts';
 
 const MASTER_KEY_FILE = 'master.key';
@@ -176,11 +176,7 @@ export async function withEmbeddedIdentity<T>(
   const identity = await openIdentity(identityFile(directory), masterKey(directory, context), context.now, {
     actor: localActor(),
   });
-  try {
-    return await action(identity);
-  } finally {
-    await identity.close();
-  }
+  return closing(identity, action);
 }
 
 /** Accepts the current statistics file, or a new one, as that of the data directory. */

@@ -11,6 +11,7 @@ import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } fr
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { FlaggedRequests, NO_REQUESTS, type SourceRequests } from '../store/flagged-requests.ts';
+import { iso } from '../store/retention.ts';
 import { command, type Io, openStdin, printLine, printText, readProblem, UserError } from './command.ts';
 import { addCount, attackCounts, summaryTable } from './ingest-summary.ts';
 import { JSON_OUTPUT } from './options.ts';
@@ -225,7 +226,7 @@ function detailLines(parsed: Explained): string[] {
   const lines: string[] = [];
   if (parsed.kind === 'record') {
     const { time, host, hostId } = parsed.record;
-    lines.push(`time  ${isoTime(time)}`);
+    lines.push(`time  ${iso(time)}`);
     const isInvalid = host !== undefined && normalHostname(host) === null;
     const hosts = [storedHost(host), hostId].filter(Boolean).join(', ') || 'none';
     lines.push(`host  ${hosts}${isInvalid ? ' (not a host name, ignored)' : ''}`);
@@ -264,12 +265,6 @@ function lineNumbers(line: number | null, lines: LineRange | undefined): string 
 const DAY_MS = 86_400_000;
 
 const DROPS_PAGE = 'docs/log-formats.md';
-
-/** A log may contain times that Date cannot represent. */
-function isoTime(time: number): string {
-  const date = new Date(time);
-  return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();
-}
 
 function summary(parsed: Explained): string {
   const wrapper = parsed.wrapper === undefined ? '' : `, wrapped in ${parsed.wrapper}`;

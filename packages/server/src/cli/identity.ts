@@ -1,5 +1,5 @@
 /** Domains, projects, users and access keys. */
-import { closeSync, openSync, writeSync } from 'node:fs';
+import { closeSync, openSync, statSync, unlinkSync, writeSync } from 'node:fs';
 import { LOCATION_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
 import { KeyLimitError } from '../identity/errors.ts';
@@ -303,6 +303,8 @@ const addKey = identityCommand(
             "Use a key of a user that was added with '--access both' or '--access programmatic'",
         );
     } catch (error) {
+      // Left empty, the file would look like that of another key.
+      if (csv !== undefined && statSync(csv).size === 0) unlinkSync(csv);
       if (!(error instanceof KeyLimitError)) throw error;
       throw new UserError(
         `${name} already has ${KEYS_PER_USER_MAX} access keys, the maximum: delete one first`,

@@ -24,7 +24,7 @@ import type { Database, DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
-import { type Io, UserError, warn } from './command.ts';
+import { closing, type Io, UserError, warn } from './command.ts';
 import {
   type CommandContext,
   checkFileId,
@@ -167,16 +167,21 @@ async function withDatabase<T>(
   action: (database: Database) => Promise<T>,
 ): Promise<T> {
   const values = postgresValues(location);
-  const { Database } = await import('../postgres/database.ts');
   const { checkTables } = await import('../store/postgres/schema.ts');
-  const options = postgresOptions(values, env);
-  const database = new Database(options);
-  try {
+  return withConnection(values, env, async (database) => {
     await checkTables(database, values.postgresMigrate === 'auto');
-    return await action(database);
-  } finally {
-    await database.close();
-  }
+    return action(database);
+  });
+}
+
+/** Opens the database, whatever is in it. */
+export async function withConnection<T>(
+  values: Values<typeof POSTGRES_OPTIONS>,
+  env: Io['env'],
+  action: (database: Database) => Promise<T>,
+): Promise<T> {
+  const { Database } = await import('../postgres/database.ts');
+  return closing(new Database(postgresOptions(values, env)), action);
 }
 
 /** Opens the identity store; needs no master key. */
@@ -196,11 +201,7 @@ async function withPostgresIdentity<T>(
     },
     now,
   );
-  try {
-    return await action(store);
-  } finally {
-    await store.close();
-  }
+  return closing(store, action);
 }
 
 /** Needs no master key: the trail must be readable if the key is lost. */
@@ -245,12 +246,7 @@ async function withOpenStore<T>(
   context: CommandContext,
   action: (store: Store) => T | Promise<T>,
 ): Promise<T> {
-  const store = await openStore(values, file, context);
-  try {
-    return await action(store);
-  } finally {
-    await store.close();
-  }
+  return closing(await openStore(values, file, context), action);
 }
 
 /** Waits for a database that is down. A misconfigured one must be fixed first. */

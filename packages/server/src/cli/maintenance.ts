@@ -6,6 +6,7 @@ import { IDENTITY_TABLES, identityProblems, repairIdentity } from '../identity/l
 import { isReadable } from '../lmdb/pages.ts';
 import { type RepairReport, repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
+import { iso } from '../store/retention.ts';
 import { command, type Io, printLine, UserError, warn } from './command.ts';
 import {
   acceptStatistics,
@@ -185,8 +186,4 @@ function printReport(io: Io, report: VerifyReport): void {
 function printFindings({ stdout }: Io, prefix: string, findings: readonly Finding[], total = 0): void {
   for (const finding of findings) printLine(stdout, `${prefix}${describeFinding(finding)}`);
   if (total > findings.length) printLine(stdout, `and ${total - findings.length} more`);
-}
-
-function iso(time: number): string {
-  return new Date(time).toISOString();
 }

@@ -14,6 +14,9 @@ test('on a terminal, lines are for people', () => {
   expect(
     format(json({ level: 50, msg: 'it broke', err: { message: 'no', stack: 'Error: no\n  at x' } })),
   ).toBe('14:03:07 error it broke\nError: no\n  at x\n');
+  expect(format(json({ level: 50, msg: 'request failed', reqId: 'a1', err: { type: 'string' } }))).toBe(
+    '14:03:07 error request failed (request a1)\n',
+  );
   const audit = { user: 'admin', action: 'user.add', object: { type: 'user', name: 'ann' }, outcome: 'done' };
   expect(format(json({ level: 30, audit, msg: 'audit' }))).toBe(
     '14:03:07 info audit: admin: user.add user ann (done)\n',

@@ -5,17 +5,21 @@ import { objectOf } from './audit.ts';
 import { hasColors, type Io, type Style, styled } from './command.ts';
 
 const LEVELS: Readonly<Record<number, readonly [name: string, style: Style]>> = {
+  10: ['trace', 'bold'],
   20: ['debug', 'bold'],
   30: ['info', 'cyan'],
   40: ['warn', 'yellow'],
   50: ['error', 'red'],
+  60: ['fatal', 'red'],
 };
 
 interface LogLine {
   level: number;
   time: number;
   msg?: string;
-  err?: { message: string; stack: string };
+  /** The ID of the request that the line is about. */
+  reqId?: string;
+  err?: { message?: string; stack?: string };
   audit?: AuditRecord;
 }
 
@@ -27,12 +31,13 @@ export function logFormatter(format: 'pretty' | 'json' | undefined, io: Pick<Io,
     isPretty,
     format(json: string): string {
       if (!isPretty) return `${printable(json.trimEnd())}\n`;
-      const { level, time, msg, err, audit }: LogLine = JSON.parse(json);
+      const { level, time, msg, reqId, err, audit }: LogLine = JSON.parse(json);
       const [name, style] = LEVELS[level] ?? [`level ${level}`, 'bold'];
       const text = audit
         ? `audit: ${audit.user ?? 'unknown user'}: ${audit.action} ${objectOf(audit)} (${audit.outcome})`
         : (msg ?? err?.message ?? json);
-      const lines = [text, ...(err?.stack.split('\n') ?? [])].map(printable);
+      const first = reqId === undefined ? text : `${text} (request ${reqId})`;
+      const lines = [first, ...(err?.stack?.split('\n') ?? [])].map(printable);
       return `${new Date(time).toTimeString().slice(0, 8)} ${styled(name, style, isColored)} ${lines.join('\n')}\n`;
     },
   };

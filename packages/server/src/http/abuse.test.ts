@@ -9,8 +9,8 @@ import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../test/admission.ts';
-import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../../../../test/memory-store.ts';
+import { type Identity, openIdentity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
 import { createApp } from './app.ts';
 

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { sign } from '@wafstat/signer';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { memoryStore } from '../../../../test/memory-store.ts';
 import { allRecords } from '../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import type { Role } from '../identity/records.ts';
-import { memoryStore } from '../../../../test/memory-store.ts';
 import { createApp } from './app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

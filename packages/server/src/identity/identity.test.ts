@@ -13,7 +13,7 @@ import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
 import { keyFileCsv } from './records.ts';
 import { createSecretCipher } from './secrets.ts';
-import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
+import { createDeviceCookies, createTokens, DEVICE_VALID_MS, TOKEN_VALID_MS } from './tokens.ts';
 
 const HERE = { address: 'here', via: 'api' } as const;
 const MASTER_KEY = Buffer.alloc(32, 7);
@@ -69,6 +69,15 @@ describe('a token', () => {
     });
     clock.now += 1;
     expect(await authenticator.checkToken(text)).toBe('expired');
+  });
+
+  test('is refused if it was issued more than a minute in the future', async () => {
+    const { clock, authenticator, token } = await setUp();
+    const text = await token();
+    clock.now -= 60_000;
+    expect(await authenticator.checkToken(text)).toMatchObject({ user: { name: 'alice' } });
+    clock.now -= 1;
+    expect(await authenticator.checkToken(text)).toBe('issued_in_future');
   });
 
   test('does not revoke older tokens', async () => {
@@ -233,7 +242,9 @@ describe('a token', () => {
       const changed = text.slice(0, i) + (text[i] === 'A' ? 'B' : 'A') + text.slice(i + 1);
       expect(await authenticator.checkToken(changed)).toBe('unknown');
     }
-    for (const nonsense of ['', '.', 'x', `${text}.`, 'x'.repeat(5_000)]) {
+    const signature = text.indexOf('.') + 1;
+    const cut = [text.slice(0, signature), text.slice(0, signature + 8), text.slice(0, -1)];
+    for (const nonsense of ['', '.', 'x', `${text}.`, ...cut, 'x'.repeat(5_000)]) {
       expect(await authenticator.checkToken(nonsense)).toBe('unknown');
     }
   });
@@ -312,6 +323,40 @@ describe('a login', () => {
     expect(await login()).toBe('user_disabled');
     expect(await login('wrong')).toBe('wrong_credentials');
   });
+
+  test('in a disabled domain is refused, also where the user has a role in another one', async () => {
+    const { administration, user, domain, login } = await setUp();
+    const other = await administration.addDomain('other');
+    const project = await administration.addProject(other.id, 'elsewhere');
+    await administration.changeRole('grant', user.id, project.id, 'reader');
+    const scope = { project: { id: project.id } };
+    expect(await login('her password', scope)).toMatchObject({ description: { user: { id: user.id } } });
+    await administration.setEnabled('domain', domain.id, false);
+    expect(await login('her password', scope)).toBe('user_disabled');
+  });
+
+  test('of a programmatic user starts no session', async () => {
+    const { authenticator, administration, domain } = await setUp();
+    const user = await administration.addUser({
+      name: 'robot',
+      domain_id: domain.id,
+      access: 'programmatic',
+      password: 'its password',
+      roles: {},
+    });
+    expect(await authenticator.signIn({ id: user.id }, 'its password', HERE)).toBe('programmatic_only');
+    expect(await authenticator.signIn({ id: user.id }, 'wrong', HERE)).toBe('wrong_credentials');
+  });
+});
+
+test('a device is known for 90 days, to its user only, and until the password changes', () => {
+  const { issue, read } = createDeviceCookies(Buffer.alloc(32, 1));
+  const alice = { id: 'alice', token_epoch: 1 };
+  const text = issue(alice, 0);
+  expect(read(text, alice, DEVICE_VALID_MS - 1)).not.toBeNull();
+  expect(read(text, alice, DEVICE_VALID_MS)).toBeNull();
+  expect(read(text, { ...alice, id: 'bob' }, 0)).toBeNull();
+  expect(read(text, { ...alice, token_epoch: 2 }, 0)).toBeNull();
 });
 
 describe('an exchange', () => {
@@ -477,6 +522,15 @@ describe('administration', () => {
     }
     await administration.setPassword(user.id, '8 chars.');
     expect(await login('8 chars.')).toMatchObject({ text: expect.any(String) });
+  });
+
+  test('changes no password that was confirmed before another change', async () => {
+    const { administration, user, login } = await setUp();
+    await administration.setPassword(user.id, 'another password', user);
+    await expect(administration.setPassword(user.id, 'a third password', user)).rejects.toThrow(
+      /another password was set/,
+    );
+    expect(await login('another password')).toMatchObject({ description: { user: { id: user.id } } });
   });
 
   test('keeps names unique in their domain, and accepts IDs and names', async () => {

@@ -315,6 +315,17 @@ describe('a signed request', () => {
     return received('GET', url, { ...headers, ...added });
   };
 
+  test('is invalid if any digit of its signature is different', async () => {
+    const request = await signed();
+    const authorization = String(request.headers.authorization);
+    for (let i = authorization.length - 64; i < authorization.length; i++) {
+      const digit = authorization[i] === '0' ? '1' : '0';
+      const forged = authorization.slice(0, i) + digit + authorization.slice(i + 1);
+      const headers = { ...request.headers, authorization: forged };
+      expect(check({ ...request, headers }, KEY.secret)).toBe('wrong_signature');
+    }
+  });
+
   test('may have a plus in the query signed as a plus or as a space', async () => {
     expect(check(await signed(), KEY.secret)).toBe('valid');
     const added = await sign({ method: 'GET', url: url.replace('+', '%20') }, KEY, { now: () => NOW });

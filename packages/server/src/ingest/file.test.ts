@@ -148,9 +148,14 @@ test('a stopped run resumes after the chunks that were being counted', async () 
 
 test('files with the same first line and different content are different files', async () => {
   const { run, requests } = setUp();
-  await run(line(1) + line(2));
-  await run(line(1) + line(3));
-  expect(await requests()).toBe(4);
+  // A shorter one, one of the same length, and a longer one.
+  const contents = [[2, 3], [4], [5, 6], [7, 8, 9]].map((rest) =>
+    [1, ...rest].map((age) => line(age)).join(''),
+  );
+  for (const content of contents) await run(content);
+  expect(await requests()).toBe(12);
+  for (const content of contents) expect((await run(content)).map(({ kind }) => kind)).toEqual(['seen']);
+  expect(await requests()).toBe(12);
 });
 
 test('a last line without a line end is counted if it is complete, and left for the next run if not', async () => {
@@ -351,6 +356,14 @@ test('a line beyond the limit is one drop of any length, and the lines after it 
   }
 });
 
+test('a file that ended inside a line beyond the limit goes on after that line', async () => {
+  const { store, run, requests } = setUp();
+  const content = `${'x'.repeat(2 * LINE_BYTES_MAX + 17)}\n${line(1)}`;
+  for (const end of [LINE_BYTES_MAX, LINE_BYTES_MAX + 10, content.length]) await run(content.slice(0, end));
+  expect(await requests()).toBe(1);
+  expect((await store.sources('p'))[0]?.dropped).toEqual({ line_too_long: 1 });
+});
+
 const hole = (bytes: number) => Buffer.alloc(bytes);
 
 test('the line after a hole of any length is counted with its host', async () => {
@@ -449,6 +462,13 @@ test('a rotated file as long as a counted one with the same first line is anothe
   const other = Buffer.from(line(1) + line(3));
   for await (const _ of ingestFile(inParts(other, 3), ingest, store, pipeline, { rotated: 'whole' }));
   expect(await requests()).toBe(4);
+});
+
+test('chunks of a file with the same content each count', async () => {
+  const { run, requests } = setUp();
+  const chunk = line(1, LINE_BYTES_MAX / 2 - 100).repeat(2);
+  expect((await run(chunk.repeat(3))).map(({ kind }) => kind)).toEqual(['counted', 'counted', 'counted']);
+  expect(await requests()).toBe(6);
 });
 
 test('the same content under another source name is counted again', async () => {

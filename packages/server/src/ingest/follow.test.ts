@@ -221,8 +221,8 @@ test('after copytruncate, unread lines are counted from the copy', async () => {
   await one.close();
 });
 
-/** Ends the next read of lines after `bytes`, and calls back before the rest is read. */
-async function interruptRead(bytes: number, callback: () => void) {
+/** Ends the next read of lines after `bytes`, and calls back before the rest is read. `lengthMin`: of a read of lines. */
+async function interruptRead(bytes: number, callback: () => void, lengthMin = LINE_BYTES_MAX) {
   const handle = await open(path);
   const prototype = Object.getPrototypeOf(handle);
   await handle.close();
@@ -231,7 +231,7 @@ async function interruptRead(bytes: number, callback: () => void) {
   return vi.spyOn(prototype, 'read').mockImplementation(async function (this: unknown, ...args: unknown[]) {
     const [buffer, at, length, position] = args as [Buffer, number, number, number | null];
     // Shorter reads identify a file, or find out whether it has changed.
-    const isOfLines = count > 0 || length >= LINE_BYTES_MAX;
+    const isOfLines = count > 0 || length >= lengthMin;
     if (isOfLines && ++count === 2) callback();
     return read.call(this, buffer, at, isOfLines && count === 1 ? bytes : length, position);
   });
@@ -300,17 +300,20 @@ test('a rotated file that is truncated and written again during a read counts on
   const before = follower();
   await lookAll(before);
   await before.close();
-  appendFileSync(path, lines(8));
-  const lineBytes = readFileSync(path).length / 9;
+  appendFileSync(path, lines(899));
+  const content = readFileSync(path, 'utf8');
+  const read = content.split('\n').slice(0, 600).join('\n').length + 1;
   renameSync(path, `${path}.1`);
   // Too old to be kept open.
   const minutesAgo = new Date(Date.now() - 600_000);
   utimesSync(`${path}.1`, minutesAgo, minutesAgo);
   writeFileSync(path, lines(1));
-  const reads = await interruptRead(6 * lineBytes, () => {
+  const truncate = () => {
     written = 100;
     writeFileSync(`${path}.1`, lines(20));
-  });
+  };
+  // A rotated file is read in one piece.
+  const reads = await interruptRead(read, truncate, content.length);
   const one = follower();
   try {
     await lookAll(one);
@@ -318,8 +321,8 @@ test('a rotated file that is truncated and written again during a read counts on
     reads.mockRestore();
   }
   await lookAll(one);
-  // The last three lines before the truncation are lost.
-  expect(await requests()).toBe(6 + 1 + 20);
+  // The last 300 lines before the truncation are lost.
+  expect(await requests()).toBe(600 + 1 + 20);
   expect((await store.sources('p'))[0]?.dropped).toEqual({});
   await one.close();
 });
@@ -428,6 +431,8 @@ test('files older than the first follow are skipped with one warning, even if th
   expect(warnings.join()).toContain(`'wafstat ingest ${path}.1'`);
   // A worker of the web server has not reopened its log yet.
   appendFileSync(`${path}.1`, lines(1));
+  // The next look lists the files, however late it is.
+  utimesSync(directory, new Date(), new Date());
   await lookAll(one);
   rotate('numbered');
   writeFileSync(path, lines(2));
@@ -541,7 +546,9 @@ test('an old file that appears later is skipped with a warning', async () => {
 test('a file without a rotated name causes one warning, and another one when it changes', async () => {
   writeFileSync(path, lines(1));
   const other = `${path}.1.xz`;
-  for (const change of [() => writeFileSync(other, 'xz'), () => {}, () => appendFileSync(other, 'xz')]) {
+  // The file is newer than the first follow.
+  const changes = [() => {}, () => writeFileSync(other, 'xz'), () => {}, () => appendFileSync(other, 'xz')];
+  for (const change of changes) {
     change();
     const one = follower();
     await lookAll(one);
@@ -870,19 +877,74 @@ test('a look at an unchanged file does not copy pending parts of lines', async (
   await one.close();
 });
 
+/** A line of an error log. */
+function attack(id: number): string {
+  const time = new Date(clock.now).toISOString().slice(0, 19).replaceAll('-', '/').replace('T', ' ');
+  return (
+    `${time} [error] 1#1: *${id} [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ` +
+    `[id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
+    `[unique_id "${id}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`
+  );
+}
+
+async function attacks(): Promise<number> {
+  return (await store.count({ project: 'p', edges: [0, NOW + 3_600_000], rows: 'timeline' }))[1][0] ?? 0;
+}
+
+const anyFormat = {
+  project: 'p',
+  source: { name: 's', format: 'auto' },
+  reader: { format: 'auto' as const },
+};
+
+test('requests that become complete one after the other, without new lines, each count', async () => {
+  const one = follower(anyFormat);
+  for (const id of [1, 2]) {
+    appendFileSync(path, attack(id));
+    await lookAll(one);
+    clock.now += 300;
+  }
+  for (const counted of [1, 2]) {
+    await lookAll(one);
+    expect(await attacks()).toBe(counted);
+    clock.now += 300;
+  }
+  await one.close();
+});
+
+test('the parts of a line that a container runtime has split are read once if the store fails', async () => {
+  const one = follower(anyFormat);
+  const part = (tag: string, text: string) => `2026-07-01T00:00:00.000000000Z stdout ${tag} ${text}\n`;
+  writeFileSync(path, part('P', '{"time":'));
+  const { append } = store;
+  store.append = () => Promise.reject(new StoreUnavailable('down'));
+  await expect(one.look()).rejects.toThrow('down');
+  store.append = append;
+  appendFileSync(path, part('F', `${NOW - 1_000}}`));
+  await lookAll(one);
+  expect(await requests()).toBe(1);
+  await one.close();
+});
+
+test('a file that is replaced between two looks, before any of it is counted, counts once', async () => {
+  const { append } = store;
+  writeFileSync(path, lines(2));
+  const one = follower();
+  store.append = () => Promise.reject(new StoreUnavailable('down'));
+  await expect(one.look()).rejects.toThrow('down');
+  store.append = append;
+  writeFileSync(path, lines(3));
+  await lookAll(one);
+  await one.close();
+  const next = follower();
+  await lookAll(next);
+  expect(await requests()).toBe(3);
+  await next.close();
+});
+
 test('attacks in an error log are counted although the clock is set back', async () => {
-  const attack = (id: number) => {
-    const time = new Date(clock.now).toISOString().slice(0, 19).replaceAll('-', '/').replace('T', ' ');
-    return (
-      `${time} [error] 1#1: *${id} [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ` +
-      `[id "942100"] [ver "OWASP_CRS/4.0.0"] [tag "attack-sqli"] [hostname "a.example"] [uri "/"] ` +
-      `[unique_id "${id}"], client: 192.0.2.7, server: a.example, request: "GET / HTTP/1.1", host: "a.example"\n`
-    );
-  };
-  const attacks = async () =>
-    (await store.count({ project: 'p', edges: [0, NOW + 3_600_000], rows: 'timeline' }))[1][0] ?? 0;
   writeFileSync(path, '');
-  const one = follower({ project: 'p', source: { name: 's', format: 'auto' }, reader: { format: 'auto' } });
+  const one = follower(anyFormat);
   for (let id = 1; id <= 20; id++) {
     if (id === 11) clock.now -= 3_600_000;
     appendFileSync(path, attack(id));

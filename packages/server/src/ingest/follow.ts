@@ -274,7 +274,7 @@ export class Follower {
     const { identity, isCompressed, unreadable } = await identify(handle);
     if (identity === null) {
       // Only reading shows whether a compressed file is empty or truncated.
-      if (isCompressed) await this.#ingest(file, openLog(handle));
+      if (isCompressed) await this.#ingest(file, this.#contentOf(file, handle, true));
       return false;
     }
     const { hash } = identity;
@@ -312,7 +312,7 @@ export class Follower {
       return belongs;
     }
     if (isCompressed) reached('follow.compressed-file-read');
-    const state = await this.#ingest(file, isCompressed ? openLog(handle) : this.#plainFile(handle));
+    const state = await this.#ingest(file, this.#contentOf(file, handle, isCompressed));
     const after = await this.#fs.stat(file.path).catch(() => null);
     const isUnchanged = after !== null && fileId(after) === file.id && after.mtimeMs === file.mtimeMs;
     if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) {
@@ -538,8 +538,10 @@ export class Follower {
     return Math.abs(this.#fs.now() - timeMs) < withinMs;
   }
 
-  #plainFile(handle: OpenFile): PlainFile {
-    return new PlainFile(handle, undefined, undefined, this.#fs);
+  #contentOf({ bytes }: RotatedFile, handle: OpenFile, isCompressed: boolean): AsyncIterable<Uint8Array> {
+    return isCompressed
+      ? openLog(handle, undefined, bytes)
+      : new PlainFile(handle, undefined, bytes, this.#fs);
   }
 
   #tailOptions() {

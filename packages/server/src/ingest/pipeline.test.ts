@@ -2,15 +2,15 @@ import { expect, test } from 'vitest';
 import { memoryStore } from '../../../../test/memory-store.ts';
 import type { Outcome } from './batch-reader.ts';
 import { LineBlock } from './lines.ts';
-import { Pipeline } from './pipeline.ts';
+import { type Limits, LinesInFuture, Pipeline, SourceLimitReached } from './pipeline.ts';
 import { createReader } from './reader.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 const DAY_MS = 86_400_000;
 
-function setUp(hostsMax = 2) {
+function setUp(hostsMax = 2, limits: Partial<Limits> = {}) {
   const store = memoryStore(() => NOW);
-  const pipeline = new Pipeline(store, { retentionMs: 180 * DAY_MS, hostsMax }, () => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 180 * DAY_MS, hostsMax, ...limits }, () => NOW);
   const batch = { project: 'p', source: { name: 's', format: 'events' } };
   return {
     store,
@@ -42,6 +42,66 @@ test('events one millisecond older than the retention time or later than a day a
     [5, 'too_old'],
   ]);
   expect((await store.sources('p'))[0]).toMatchObject({ events: 2, dropped: { too_old: 2, in_future: 1 } });
+});
+
+test('events before the horizon are dropped, whether the reader or the store notices', async () => {
+  const { count } = setUp(2, { horizon: NOW - DAY_MS });
+  const dropped = { accepted: 1, dropped: { too_old: 1 } };
+  expect(await count({ time: NOW - DAY_MS }, { time: NOW - DAY_MS - 1 })).toMatchObject(dropped);
+  const other = setUp();
+  await other.store.prune(NOW - DAY_MS);
+  expect(await other.count({ time: NOW - DAY_MS }, { time: NOW - DAY_MS - 1 })).toMatchObject(dropped);
+});
+
+test('a request that another log has counted is not accepted again', async () => {
+  const pipeline = new Pipeline(
+    memoryStore(() => NOW),
+    { retentionMs: DAY_MS, hostsMax: 1 },
+    () => NOW,
+  );
+  const text =
+    '2026/06/30 23:59:59 [error] 1#1: *7 [client 192.0.2.7] ModSecurity: Access denied with code 403 (phase 2). ' +
+    '[id "942100"] [tag "attack-sqli"] [uri "/"] [unique_id "7"], client: 192.0.2.7, request: "GET / HTTP/1.1"';
+  const outcomes: Outcome[] = [];
+  for (let i = 0; i < 2; i++) {
+    const read = pipeline.read([{ number: 1, text }], createReader({ format: 'auto' }), 'all');
+    const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });
+    if (counted.kind === 'counted') outcomes.push(counted.outcome);
+  }
+  expect(outcomes.map(({ accepted, dropped }) => ({ accepted, dropped }))).toEqual([
+    { accepted: 1, dropped: {} },
+    { accepted: 0, dropped: { same_request: 1 } },
+  ]);
+});
+
+test('a project has no more sources than the limit, and its known ones stay usable', async () => {
+  const store = memoryStore(() => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: DAY_MS, hostsMax: 1, sourcesMax: 2 }, () => NOW);
+  const count = (name: string, project = 'p') =>
+    pipeline.count(pipeline.read([], createReader({ format: 'events' }), 'all'), {
+      project,
+      source: { name, format: 'events' },
+    });
+  for (const name of ['a', 'b', 'a']) expect(await count(name)).toMatchObject({ kind: 'counted' });
+  await expect(count('c')).rejects.toThrow(SourceLimitReached);
+  expect(await count('b')).toMatchObject({ kind: 'counted' });
+  expect(await count('c', 'q')).toMatchObject({ kind: 'counted' });
+});
+
+test('a line in time of another project does not show that the clock is right', async () => {
+  const pipeline = new Pipeline(
+    memoryStore(() => NOW),
+    { retentionMs: DAY_MS, hostsMax: 1 },
+    () => NOW,
+  );
+  const read = (time: number) =>
+    pipeline.read([{ number: 1, text: JSON.stringify({ time }) }], createReader({ format: 'events' }), 'all');
+  const future = read(NOW + 2 * DAY_MS);
+  expect(pipeline.doubt(read(NOW), 'q')).toBeNull();
+  expect(pipeline.doubt(future, 'p')).toBeInstanceOf(LinesInFuture);
+  expect(pipeline.doubt(future, 'q')).toBeNull();
+  expect(pipeline.doubt(read(NOW), 'p')).toBeNull();
+  expect(pipeline.doubt(future, 'p')).toBeNull();
 });
 
 test('a record that ends with the lines is reported with the number of the last line', async () => {

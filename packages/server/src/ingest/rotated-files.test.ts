@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { scaled } from '../../../../test/random.ts';
-import { isRotatedName, nameKind, rotatedFiles } from './rotated-files.ts';
+import { isRotatedName, nameKind, ROTATED_FILES_MAX, rotatedFiles } from './rotated-files.ts';
 
 test.each([
   ['access.log.1', 'rotated'],
@@ -48,6 +48,18 @@ test('rotated files are listed oldest first; at equal times, a higher number or 
   const listed = (await rotatedFiles(join(directory, 'a.log'))).map(({ path }) => basename(path).slice(5));
   expect(listed).toEqual(['-20260701.gz', '-20260702', '.10.gz', '.9.gz', '.2.gz', '.1']);
   expect(await rotatedFiles(join(directory, 'missing', 'a.log'))).toEqual([]);
+  rmSync(directory, { recursive: true });
+});
+
+test('of more rotated files than the limit, the newest are listed', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
+  for (let i = 1; i <= ROTATED_FILES_MAX + 1; i++) {
+    writeFileSync(join(directory, `a.log.${i}`), '');
+    utimesSync(join(directory, `a.log.${i}`), 10_000 - i, 10_000 - i);
+  }
+  const listed = await rotatedFiles(join(directory, 'a.log'));
+  expect(listed).toHaveLength(ROTATED_FILES_MAX);
+  expect(basename(listed.at(-1)?.path ?? '')).toBe('a.log.1');
   rmSync(directory, { recursive: true });
 });
 

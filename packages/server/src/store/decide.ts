@@ -14,7 +14,8 @@ export interface KnownProject {
   horizon: number;
   generations: Generations;
   hasHost(id: string): boolean;
-  hasBatch(source: string, id: string): boolean;
+  /** Undefined if the source does not have the batch. */
+  dayOfBatch(source: string, id: string): number | undefined;
   /** See `batchesAfter`. */
   idsAfter(source: string, after: string): readonly string[];
   request(source: string, key: string): RequestRecord | undefined;
@@ -140,9 +141,13 @@ class GroupBatches {
       return 'conflict';
     }
     if (id === undefined) return 'counts';
-    if (link?.replaces !== undefined) this.#remove(link.replaces);
     // Until then, the batch could be sent again and its events would count. Those that another log has counted may do so, too.
-    const day = dayOf(events.reduce((newest, { time }) => Math.max(newest, time), now));
+    let day = dayOf(events.reduce((newest, { time }) => Math.max(newest, time), now));
+    if (link?.replaces !== undefined) {
+      // The new lines may be older than those before, and the clock may have been set back since.
+      day = Math.max(day, this.#dayOf(link.replaces) ?? day);
+      this.#remove(link.replaces);
+    }
     if (link === undefined) this.added.set(id, { id, day });
     else {
       const { after, bytes, firstLineHash, readerState } = link;
@@ -159,7 +164,13 @@ class GroupBatches {
   }
 
   #has(id: string): boolean {
-    return this.added.has(id) || (!this.removed.has(id) && this.#known.hasBatch(this.source, id));
+    return this.#dayOf(id) !== undefined;
+  }
+
+  #dayOf(id: string): number | undefined {
+    const added = this.added.get(id);
+    if (added !== undefined || this.removed.has(id)) return added?.day;
+    return this.#known.dayOfBatch(this.source, id);
   }
 
   #idsAfter(after: string): string[] {

@@ -35,8 +35,10 @@ const SERIES = ['requests', 'attacks'] as const;
 const STYLES = ['cyan', 'red'] as const;
 const ATTACKS_STYLE = 'red';
 
-/** The title, a heading and an axis for each panel, the line between them, the times, and the next prompt. */
-const ROWS_BESIDE_BARS = 8;
+/** A heading and an axis for each panel, the line between them, the times, and the next prompt. */
+const ROWS_BESIDE_BARS = 7;
+/** The length of `, 30 minutes per column` in the title. */
+const SPAN_CELLS = 23;
 const ROWS_MIN = 3;
 const COLUMNS_MIN = 20;
 /** The axis on the left, and one free cell on the right. */
@@ -51,7 +53,8 @@ export function plotTimeline(
 ): string[] {
   const points = pointsOf([requests, attacks], range.from, zone);
   if (points.length === 0) return [`${titleOf(range, zone)}: an empty range`];
-  const layout = layOut(points, terminal);
+  const titleRows = Math.ceil((titleOf(range, zone).length + SPAN_CELLS) / terminal.columns);
+  const layout = layOut(points, { ...terminal, rows: terminal.rows - titleRows });
   const panels = STYLES.map((style, i) => {
     const [top = '', ...rest] = drawPanel(i, layout);
     const heading = headingOf(i, layout.columns, zone, terminal.columns - layout.labelWidth - 2);

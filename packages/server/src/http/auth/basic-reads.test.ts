@@ -107,6 +107,8 @@ test('keys without the role, of another project, disabled or unknown are refused
   );
   expect((await read(app, basic(key), { url: `/v1/${id}/connections` })).status).toBe(403);
   expect((await read(app, basic(await newKey('chief', ['admin'])))).status).toBe(200);
+  for (const secret of ['', key.secret.slice(0, -1), `${key.secret}x`, key.secret.toLowerCase()])
+    expect((await read(app, basic({ ...key, secret }))).status).toBe(401);
   await identity.administration.changeKey(key.access, { status: 'inactive' });
   expect(await read(app, basic(key))).toMatchObject({ status: 401, message: 'the access key is disabled' });
   await identity.administration.removeKey(key.access);

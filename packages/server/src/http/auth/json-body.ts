@@ -17,11 +17,16 @@ export function textAt(fields: unknown, path: string): string {
   throw malformed(`${path} must be a non-empty string`);
 }
 
-export function oneOf<T extends string>(fields: unknown, path: string, allowed: readonly T[]): T {
+/** Undefined if the field is absent. */
+export function optionalOneOf<T extends string>(
+  fields: unknown,
+  path: string,
+  allowed: readonly T[],
+): T | undefined {
   const value = valueAt(fields, path);
   const found = allowed.find((one) => one === value);
-  if (found === undefined) throw malformed(`${path} must be one of: ${allowed.join(', ')}`);
-  return found;
+  if (found !== undefined || value === undefined) return found;
+  throw malformed(`${path} must be one of: ${allowed.join(', ')}`);
 }
 
 /** Undefined if the field is absent. */

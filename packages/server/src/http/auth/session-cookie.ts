@@ -71,7 +71,7 @@ export async function signedIn(authenticator: Authenticator, request: FastifyReq
 
 /**
  * Protects against cross-site requests should SameSite fail: other sites can neither set this header, since CORS is never
- * granted, nor fake the origin.
+ * granted for the console, nor fake the origin.
  */
 export function checkSentByConsole({ headers, host }: FastifyRequest): void {
   if (headers['x-wafstat-console'] === undefined) {

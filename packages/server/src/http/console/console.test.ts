@@ -87,7 +87,11 @@ describe('a session', () => {
     if (host.kind === 'full') throw new Error('there is no room for a host');
     const event = { time: START, hostId: null, request: true, attack: null, count: 1 } as const;
     const attack = { ...event, hostId: host.host.id, attack: 'sqli', count: 2 } as const;
-    const events = [event, { ...attack, time: START + 10 }, { ...attack, time: START + 20, details: { blocked: true } }];
+    const events = [
+      event,
+      { ...attack, time: START + 10 },
+      { ...attack, time: START + 20, details: { blocked: true } },
+    ];
     await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
     const edges = [START, START + 10, START + 10, START + 20, START + 30];
     const whole = {
@@ -176,7 +180,7 @@ describe('a session', () => {
       const response = once(sent, 'response');
       sent.flushHeaders();
       await checked;
-      await administration.setEnabled('user', user.id, false);
+      await administration.setEnabled('user', user.id, false, { confirm: user.name });
       sent.end(call.payload);
       const [{ statusCode }] = await response;
       expect(statusCode).toBe(401);

@@ -6,14 +6,15 @@ import type { Store } from '../../store/store.ts';
 import { optionalFlagAt, parseJson } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { parseTimelineQuery } from '../query.ts';
-import { callerOf, pathParameter, type Route } from '../route.ts';
+import { pathParameter, type Route } from '../route.ts';
 import type { Admission } from '../statistics/admission.ts';
+import { runAdmitted } from '../statistics/query-handler.ts';
 import { contentResponse, sendResponse } from '../statistics/response-cache.ts';
 
 /** Two periods, with as many points as the widest screens can show. */
 const EDGES_MAX = 2_002;
 /** Points of all hosts together; limits the size of a response. */
-const HOST_POINTS_MAX = 300_000;
+const HOST_POINTS_MAX = 60_000;
 /** How long to work before other queries get their turn. */
 const TURN_MS_MAX = 5;
 
@@ -29,8 +30,7 @@ export function figuresRoute(store: Store, admission: Admission, now: () => numb
      */
     async handler(request, reply) {
       const project = pathParameter(request, 'project_id');
-      const admit = <T>(compute: () => Promise<T>) =>
-        admission.run(project, callerOf(request).user.id, compute);
+      const admit = <T>(compute: () => Promise<T>) => runAdmitted(admission, request, compute);
       const count = async (hosts: readonly string[] | undefined, edges: readonly number[]) => {
         const [requests, ...rows] = await store.count({ project, hosts, edges, rows: 'everything' });
         const attacks = byCategory(rows.slice(0, CATEGORIES.length));

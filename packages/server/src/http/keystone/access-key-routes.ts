@@ -8,10 +8,9 @@ import type { AdministrationView } from '../../identity/administration.ts';
 import { IdentityError, KeyLimitError } from '../../identity/errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import { type AccessKeyInfo, administersDomain, type User } from '../../identity/records.ts';
-import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { administeredDomain, domainScope } from '../auth/domain-scope.ts';
-import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
+import { optionalOneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { queryOf, single } from '../query.ts';
 import { callerOf, noContent, partialObject, pathParameter, type Route } from '../route.ts';
 import {
@@ -110,12 +109,8 @@ export function accessKeyRoutes({ administration, lookup }: RequestIdentity): Ro
         const { access } = manageableKey(request);
         const fields = parseJson(request.body);
         const description = optionalTextAt(fields, 'credential.description');
-        const change = {
-          ...(valueAt(fields, 'credential.status') === undefined
-            ? {}
-            : { status: oneOf(fields, 'credential.status', ['active', 'inactive']) }),
-          ...(description === undefined ? {} : { description }),
-        };
+        const status = optionalOneOf(fields, 'credential.status', ['active', 'inactive']);
+        const change = { ...(status && { status }), ...(description !== undefined && { description }) };
         const key = await administer(administration, request, (admin) => admin.changeKey(access, change));
         return { credential: credentialBody(key) };
       },

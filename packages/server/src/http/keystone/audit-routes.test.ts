@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import type { AuditRecord } from '../../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import type { Role } from '../../identity/records.ts';
-import { memoryStore } from '../../../../../test/memory-store.ts';
 import { createApp } from '../app.ts';
 
 const START = Date.UTC(2026, 6, 1);
@@ -201,4 +201,15 @@ test('refuses others, and wrong parameters', async () => {
     const { status, body } = await get(`/v3/audit_records?${query}`);
     expect([status, body.error.message]).toEqual([400, expect.stringContaining(message ?? '')]);
   }
+});
+
+test('records of a deleted domain stay hidden from administrators of the last one', async () => {
+  const { administration } = identity;
+  const other = await administration.addDomain('other');
+  const { id } = await administration.addProject(other.id, 'secret');
+  await administration.removeProject(id, memoryStore());
+  await administration.removeDomain(other.id);
+  const { records } = await get('/v3/audit_records');
+  expect(records.filter(({ domain_id }) => domain_id === other.id)).toEqual([]);
+  expect(actionsOf(records)).toContain('installation.create');
 });

@@ -53,7 +53,7 @@ export function auditRoutes(identity: RequestIdentity, catalog: Catalog): Route[
         const domains = new Set(administeredDomains(view, readerOf(request)).map(({ id }) => id));
         const isOnlyDomain = administration.domains().length === 1;
         const isVisible = ({ domain_id }: AuditRecord) =>
-          isOnlyDomain || (domain_id !== undefined && domains.has(domain_id));
+          domain_id === undefined ? isOnlyDomain : domains.has(domain_id);
         const records: AuditRecord[] = [];
         let read = 0;
         let next: string | null = null;

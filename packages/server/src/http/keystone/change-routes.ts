@@ -4,13 +4,14 @@
  */
 import type { FastifyRequest } from 'fastify';
 import { ApiError, malformed } from '../../errors.ts';
+import type { Administration } from '../../identity/administration.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import { ACCESS_TYPES, ROLES, type Role, type User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import type { Store } from '../../store/store.ts';
 import { administer, loginSource } from '../auth/actor.ts';
 import { administeredDomain } from '../auth/domain-scope.ts';
-import { oneOf, optionalFlagAt, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
+import { optionalFlagAt, optionalOneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { SIGN_IN_ERRORS, sendSessionCookies } from '../auth/session-cookie.ts';
 import { confirmationIn } from '../query.ts';
 import { callerOf, noContent, partialObject, pathParameter, type Route, string } from '../route.ts';
@@ -45,6 +46,8 @@ export function changeRoutes(
   catalog: Catalog,
   now: () => number,
 ): Route[] {
+  const change = <T>(request: FastifyRequest, make: (admin: Administration) => Promise<T>) =>
+    administer(administration, request, make);
   /** The record with the ID in the path. One of another domain looks like one that does not exist. */
   function inDomain<R extends { domain_id: string }>(
     request: FastifyRequest,
@@ -94,15 +97,12 @@ export function changeRoutes(
         const given = {
           name: textAt(fields, 'user.name'),
           domain_id,
-          access:
-            valueAt(fields, 'user.access') === undefined
-              ? ('both' as const)
-              : oneOf(fields, 'user.access', ACCESS_TYPES),
+          access: optionalOneOf(fields, 'user.access', ACCESS_TYPES) ?? 'both',
           password: textAt(fields, 'user.password'),
           roles: {},
           enabled,
         };
-        const { id } = await administer(administration, request, (admin) => admin.addUser(given));
+        const { id } = await change(request, (admin) => admin.addUser(given));
         reply.code(201);
         return sendUser(request, id);
       },
@@ -126,9 +126,7 @@ export function changeRoutes(
         if (enabled === false) refuseOwnSession(request, user, 'disable yourself');
         const confirmation = confirmationIn(request);
         const changes = { password, enabled: enabled === user.enabled ? undefined : enabled };
-        await administer(administration, request, (admin) =>
-          admin.changeUser(user.id, changes, confirmation),
-        );
+        await change(request, (admin) => admin.changeUser(user.id, changes, confirmation));
         return sendUser(request, user.id);
       },
     },
@@ -144,7 +142,7 @@ export function changeRoutes(
         const user = userOf(request);
         refuseOwnSession(request, user, 'delete yourself');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, (admin) => admin.removeUser(user.id, confirmation));
+        await change(request, (admin) => admin.removeUser(user.id, confirmation));
         return reply.code(204).send();
       },
     },
@@ -176,9 +174,7 @@ export function changeRoutes(
         const checked = await authenticator.confirmPassword(administration.user(id), original, source);
         if (checked === 'wrong_credentials') throw malformed('the old password is wrong');
         if (typeof checked === 'string') throw new ApiError(...SIGN_IN_ERRORS[checked]);
-        const changed = await administer(administration, request, (admin) =>
-          admin.setPassword(id, password, checked),
-        );
+        const changed = await change(request, (admin) => admin.setPassword(id, password, checked));
         if (request.signedIn) {
           const started = await authenticator.startSession(changed);
           if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
@@ -205,9 +201,7 @@ export function changeRoutes(
         const domainId = domainAt(request, fields, 'project.domain_id');
         const name = textAt(fields, 'project.name');
         const enabled = optionalFlagAt(fields, 'project.enabled') ?? true;
-        const { id } = await administer(administration, request, (admin) =>
-          admin.addProject(domainId, name, enabled),
-        );
+        const { id } = await change(request, (admin) => admin.addProject(domainId, name, enabled));
         reply.code(201);
         return sendProject(request, id);
       },
@@ -228,9 +222,7 @@ export function changeRoutes(
         const enabled = optionalFlagAt(fields, 'project.enabled');
         const confirmation = confirmationIn(request);
         if (enabled !== undefined && enabled !== project.enabled) {
-          await administer(administration, request, (admin) =>
-            admin.setEnabled('project', project.id, enabled, confirmation),
-          );
+          await change(request, (admin) => admin.setEnabled('project', project.id, enabled, confirmation));
         }
         return sendProject(request, project.id);
       },
@@ -246,7 +238,7 @@ export function changeRoutes(
       async handler(request, reply) {
         const { id } = projectOf(request);
         const confirmation = confirmationIn(request);
-        await administer(administration, request, (admin) => admin.removeProject(id, store, confirmation));
+        await change(request, (admin) => admin.removeProject(id, store, confirmation));
         return reply.code(204).send();
       },
     },
@@ -269,9 +261,7 @@ export function changeRoutes(
           throw new ApiError('WAF.4000', 'the token is for another domain');
         const role = roleIn(request);
         const confirmation = confirmationIn(request);
-        await administer(administration, request, (admin) =>
-          admin.changeRole(verb, user.id, scopeId, role, confirmation),
-        );
+        await change(request, (admin) => admin.changeRole(verb, user.id, scopeId, role, confirmation));
         return reply.code(204).send();
       },
     };

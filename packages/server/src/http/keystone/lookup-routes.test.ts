@@ -5,11 +5,14 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../../test/documented.ts';
-import { type Identity, openIdentity } from '../../identity/identity.ts';
-import type { Role } from '../../identity/records.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
+import { type Identity, openIdentity } from '../../identity/identity.ts';
+import type { Role, User } from '../../identity/records.ts';
 import { createApp } from '../app.ts';
-import { assignmentsJson } from './lookup-routes.ts';
+import type { RoleAssignment } from './keystone.ts';
+import { assignments } from './lookup-routes.ts';
+
+type Scope = RoleAssignment['scope'];
 
 const NOW = Date.UTC(2026, 6, 1);
 let directory: string;
@@ -312,28 +315,28 @@ describe('reads', () => {
   });
 });
 
-test('role assignments are computed in steps, so that other requests do not wait for a long list', () => {
+test('role assignments visit only the scopes in which a user has a role', () => {
   const { user, project, domain } = installation;
-  const users = Array.from({ length: 50 }, (_, i) => ({ ...user, id: `u${i}`, name: `user${i}` }));
-  const scopes = Array.from({ length: 20 }, (_, i) => ({ project: { ...project, id: `p${i}` } }));
-  const steps = assignmentsJson({
-    users,
-    scopes,
-    roles: ['admin'],
-    isEffective: true,
-    domainName: () => domain.name,
-    limit: Number.POSITIVE_INFINITY,
-    marker: undefined,
+  const users = Array.from({ length: 50 }, (_, i): User => {
+    const roles: User['roles'] = i === 0 ? user.roles : { [`p${i}`]: ['reader', 'admin'], other: ['admin'] };
+    return { ...user, id: `u${i}`, roles };
   });
-  let count = 0;
-  let step = steps.next();
-  for (; !step.done; step = steps.next()) count++;
-  expect(count).toBe(users.length);
-  const items = (step.value?.items ?? []).map((text) => JSON.parse(text));
-  expect(items).toHaveLength(users.length * scopes.length);
-  expect(items[0]).toMatchObject({
-    user: { id: 'u0' },
-    role: { name: 'admin' },
-    scope: { project: { id: 'p0' } },
+  const projects = Array.from({ length: 60 }, (_, i) => ({ project: { ...project, id: `p${i}` } }));
+  let visited = 0;
+  const counted = new Proxy<Scope[]>([{ domain }, ...projects], {
+    get(target, name, receiver) {
+      if (/^\d+$/.test(String(name))) visited++;
+      return Reflect.get(target, name, receiver);
+    },
   });
+  const own = [...assignments(users, counted, false)];
+  expect(own.map(({ user: { id }, role }) => `${id} ${role}`).slice(0, 3)).toEqual([
+    'u0 admin',
+    'u1 reader',
+    'u1 admin',
+  ]);
+  expect(own).toHaveLength(1 + 49 * 2);
+  // All once, and the one of each user.
+  expect(visited).toBe(61 + 50);
+  expect([...assignments(users, counted, true)]).toHaveLength(61 + 49 * 2);
 });

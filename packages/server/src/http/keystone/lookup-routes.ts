@@ -4,12 +4,11 @@
  */
 import type { FastifyRequest } from 'fastify';
 import { ApiError, malformed } from '../../errors.ts';
-import { TimeSlicer } from '../../fair-queue.ts';
 import type { Caller } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import { ROLES, type Role, rolesIn, type User } from '../../identity/records.ts';
 import { parseWhole, type RawQuery, single } from '../query.ts';
-import { callerOf, partialObject, pathParameter, type Route } from '../route.ts';
+import { partialObject, pathParameter, type Route } from '../route.ts';
 import {
   baseOf,
   type Catalog,
@@ -212,9 +211,8 @@ function roleAssignmentsRoute(
   catalog: Catalog,
   view: View,
 ): IdentityRoute {
-  const slicer = new TimeSlicer();
   /** The scopes of the query that the caller administers. */
-  function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
+  function scopesOf(request: FastifyRequest, query: RawQuery): Scope[] {
     const [projectId, domainId] = [single(query, 'scope.project.id'), single(query, 'scope.domain.id')];
     const domains = administeredDomains(view, readerOf(request));
     const administered = new Set(domains.map(({ id }) => id));
@@ -243,76 +241,56 @@ function roleAssignmentsRoute(
       'in a domain.',
     querystring: partialObject(parameters),
     response: { 200: listSchema('role_assignments') },
-    async handler(request, reply) {
+    async handler(request) {
       const query = filtersOf(request, Object.keys(parameters));
       const limit = parseWhole(query, 'limit', Number.POSITIVE_INFINITY, 1, ASSIGNMENTS_MAX);
+      const scopes = scopesOf(request, query);
+      const marker = single(query, 'marker');
       const userId = single(query, 'user.id');
-      const users =
-        userId === undefined ? administration.users() : [lookup.user(userId)].filter((u) => u !== undefined);
-      const roles = ROLES.filter((role) => query['role.id'] === undefined || role === query['role.id']);
-      const steps = assignmentsJson({
-        users,
-        scopes: scopesOf(request, query),
-        roles,
-        isEffective: isOn(query, 'effective'),
-        domainName: (id) => lookup.domain(id)?.name ?? '',
-        limit,
-        marker: single(query, 'marker'),
-      });
-      const { items, next } = await slicer.run(callerOf(request).user.id, steps);
-      const links = JSON.stringify(listLinks(catalog, request, next));
-      return reply
-        .type('application/json; charset=utf-8')
-        .send(`{"role_assignments":[${items.join(',')}],"links":${links}}`);
+      const users = userId === undefined ? administration.users() : [lookup.user(userId) ?? []].flat();
+      const first = marker === undefined ? 0 : users.findIndex(({ id }) => marker.startsWith(`${id}.`));
+      const items: object[] = [];
+      let last: string | undefined;
+      let isAfterMarker = marker === undefined;
+      let next: string | null = null;
+      for (const one of assignments(users.slice(first), scopes, isOn(query, 'effective'))) {
+        if ((query['role.id'] ?? one.role) !== one.role) continue;
+        if (items.length === limit) {
+          next = last ?? null;
+          break;
+        }
+        if (items.length === ASSIGNMENTS_MAX) {
+          const advice = `use limit, or filter by ${ASSIGNMENT_FILTERS.join(', ')}`;
+          throw malformed(`there are more than ${ASSIGNMENTS_MAX} role assignments: ${advice}`);
+        }
+        last = `${one.user.id}.${scopeId(one.scope)}.${one.role}`;
+        if (isAfterMarker) items.push(roleAssignmentBody(one, (id) => lookup.domain(id)?.name ?? ''));
+        isAfterMarker ||= last === marker;
+      }
+      if (!isAfterMarker) throw unknownMarker(marker);
+      return { role_assignments: items, links: listLinks(catalog, request, next) };
     },
   };
 }
 
-interface AssignmentsQuery {
-  users: readonly User[];
-  scopes: readonly RoleAssignment['scope'][];
-  roles: readonly Role[];
-  isEffective: boolean;
-  domainName: (id: string) => string;
-  /** Infinity: all, up to ASSIGNMENTS_MAX. */
-  limit: number;
-  /** User, scope and role of the last item of the previous page. */
-  marker: string | undefined;
-}
+type Scope = RoleAssignment['scope'];
 
-/** Each item as JSON. Yields after each user: thousands of users and projects take hundreds of milliseconds. */
-export function* assignmentsJson(
-  query: AssignmentsQuery,
-): Generator<void, { items: string[]; next: string | null }> {
-  const { users, scopes, roles, isEffective, domainName, limit, marker } = query;
-  const [markedUser] = marker?.split('.', 1) ?? [];
-  const items: string[] = [];
-  let isBehindMarker = marker === undefined;
-  let last = '';
+const scopeId = (scope: Scope) => ('project' in scope ? scope.project.id : scope.domain.id);
+
+/** By user and scope. Visits only the scopes of a user: there may be thousands of others. */
+export function* assignments(
+  users: readonly User[],
+  scopes: readonly Scope[],
+  isEffective: boolean,
+): Generator<RoleAssignment> {
+  const places = new Map(scopes.map((scope, i) => [scopeId(scope), i]));
   for (const user of users) {
-    if (!isBehindMarker && user.id !== markedUser) continue;
-    yield;
-    for (const scope of scopes) {
-      const domainId = 'project' in scope ? scope.project.domain_id : scope.domain.id;
-      const scopeId = 'project' in scope ? scope.project.id : scope.domain.id;
-      const direct = user.roles[scopeId];
-      const isInherited = isEffective && user.roles[domainId] !== undefined;
-      if (direct === undefined && !isInherited) continue;
-      const held = isEffective ? rolesIn(user, scope) : (direct ?? []);
-      for (const role of roles.filter((one) => held.includes(one))) {
-        if (items.length === limit) return { items, next: last };
-        last = `${user.id}.${scopeId}.${role}`;
-        if (isBehindMarker) items.push(JSON.stringify(roleAssignmentBody({ user, role, scope }, domainName)));
-        isBehindMarker ||= last === marker;
-      }
-      if (items.length > ASSIGNMENTS_MAX) {
-        const filters = ASSIGNMENT_FILTERS.join(', ');
-        throw malformed(
-          `there are more than ${ASSIGNMENTS_MAX} role assignments: use limit, or filter by ${filters}`,
-        );
-      }
+    const own = Object.keys(user.roles).flatMap((id) => places.get(id) ?? []);
+    const inherits = isEffective && scopes.some((scope) => 'domain' in scope && user.roles[scope.domain.id]);
+    const visited = inherits ? scopes : own.sort((a, b) => a - b).flatMap((place) => scopes[place] ?? []);
+    for (const scope of visited) {
+      const held = isEffective ? rolesIn(user, scope) : (user.roles[scopeId(scope)] ?? []);
+      for (const role of ROLES) if (held.includes(role)) yield { user, role, scope };
     }
   }
-  if (!isBehindMarker) throw unknownMarker(marker);
-  return { items, next: null };
 }

@@ -36,12 +36,13 @@ export function inventoryRoutes(store: Store): Route[] {
     async (request, reply) =>
       sendResponse(request, reply, await respond(request, reply));
 
-  const hostList = (path: string, documentation: object): Route => ({
+  const hostList = (path: string, operationId: string, order: string): Route => ({
     method: 'GET',
     url: `${PROJECT}/${path}`,
     allow: 'reader',
     schema: {
-      ...documentation,
+      operationId,
+      summary: `List the protected hosts of the project ${order}`,
       tags: ['inventory'],
       params: PROJECT_PATH,
       querystring: partialObject(HOSTS_PARAMETERS),
@@ -102,21 +103,12 @@ export function inventoryRoutes(store: Store): Route[] {
   });
 
   return [
-    hostList('waf/instance', {
-      operationId: 'hosts',
-      summary: 'List the protected hosts of the project by name',
-    }),
-    hostList('composite-waf/host', {
-      operationId: 'compositeHosts',
-      summary: 'List the protected hosts of the project: the same as `waf/instance`',
-    }),
-    hostList('premium-waf/host', {
-      operationId: 'premiumHosts',
-      summary: 'List the protected hosts of the project: the same as `waf/instance`',
-    }),
+    hostList('waf/instance', 'hosts', 'by name'),
+    ...['composite', 'premium'].flatMap((kind) => [
+      hostList(`${kind}-waf/host`, `${kind}Hosts`, 'by name, like `waf/instance`'),
+      oneHost(`${kind}-waf/host`, `${kind}Host`),
+    ]),
     oneHost('waf/instance', 'host'),
-    oneHost('composite-waf/host', 'compositeHost'),
-    oneHost('premium-waf/host', 'premiumHost'),
     {
       method: 'GET',
       url: `${PROJECT}/waf/overviews/:host_id/domains`,

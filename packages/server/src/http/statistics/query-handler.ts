@@ -17,6 +17,19 @@ import {
 import { type Trace, traceOf } from './trace.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
+/** Runs a part of a request in its turn, unless its client has disconnected. */
+export function runAdmitted<T>(
+  admission: Admission,
+  request: FastifyRequest,
+  compute: () => Promise<T>,
+): Promise<T> {
+  return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, () => {
+    // Under overload, clients give up and ask again: what nobody waits for would delay the others.
+    if (request.raw.socket.destroyed) throw malformed('the client has disconnected');
+    return compute();
+  });
+}
+
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 /** Widens the range of a query to the one that is counted. */
@@ -52,13 +65,7 @@ export function createQueryHandlers(
     compute: () => Promise<T>,
     trace: Trace | undefined,
   ): Promise<T> {
-    const waited = () => {
-      // Under overload, clients give up and ask again: what nobody waits for would delay the others.
-      if (request.raw.socket.destroyed) throw malformed('the client has disconnected');
-      return compute();
-    };
-    const query = trace ? trace.queued(waited) : waited;
-    return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, query);
+    return runAdmitted(admission, request, trace ? trace.queued(compute) : compute);
   }
 
   const handlerOf =

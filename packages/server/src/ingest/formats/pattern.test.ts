@@ -517,7 +517,7 @@ test('any line takes linear time, whatever the pattern', () => {
       format: 'auto',
       pattern: { text: pattern, parse, explain: () => ({ fields: [] }) },
     });
-    for (const part of parts) expect(reader.read(part.repeat(250_000 / part.length), 0)).toHaveLength(1);
+    for (const part of parts) expect(reader.read(part.repeat(100_000 / part.length), 0)).toHaveLength(1);
   }
 });
 

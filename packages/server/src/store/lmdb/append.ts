@@ -78,15 +78,15 @@ class StoredProject implements KnownProject {
   scopeOf(id: string): number | null {
     let scope = this.#scopes.get(id);
     if (scope === undefined) {
-      scope = readScope(this.#schema, this.record, id);
+      scope = this.#schema.hosts.get([this.record.scope, id])?.scope ?? null;
       this.#scopes.set(id, scope);
     }
     return scope;
   }
 
-  hasBatch = (source: string, id: string) => {
+  dayOfBatch = (source: string, id: string) => {
     const number = this.#numberOf(source);
-    return number !== undefined && this.#schema.batches.doesExist([number, id]);
+    return number === undefined ? undefined : this.#schema.batches.get([number, id])?.day;
   };
 
   idsAfter = (source: string, after: string) => {
@@ -112,12 +112,9 @@ class StoredProject implements KnownProject {
     return this.#sources.get(source);
   }
 
-  /** Whether everything is still as it was read. */
+  /** Whether everything is still as it was read. A host may be new: its events count as if they had arrived before it. */
   isCurrent(now: StoredProject): boolean {
-    return (
-      this.#state.every((value, i) => value === now.#state[i]) &&
-      [...this.#scopes].every(([id, scope]) => readScope(this.#schema, now.record, id) === scope)
-    );
+    return this.#state.every((value, i) => value === now.#state[i]);
   }
 }
 
@@ -394,10 +391,6 @@ export function openSource(schema: Schema, project: ProjectRecord, source: Batch
   const number = metaValue(schema, 'sources') + 1;
   schema.meta.putSync('sources', number);
   return { ...newSource(project.id, source), number };
-}
-
-function readScope({ hosts }: Schema, project: ProjectRecord, id: string): number | null {
-  return hosts.get([project.scope, id])?.scope ?? null;
 }
 
 interface RecordAdditions extends Additions {

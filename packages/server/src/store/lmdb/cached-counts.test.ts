@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { allCounts, texts } from '../../../../../test/store-conformance/data.ts';
 import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { gridEdges } from '../../statistics/grid.ts';
 import { UTC } from '../../zone.ts';
-import { memoryStore } from '../../../../../test/memory-store.ts';
 import type { Store } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 

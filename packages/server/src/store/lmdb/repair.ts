@@ -5,6 +5,7 @@
 import { commitSync } from '../../lmdb/files.ts';
 import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
+import { brokenHosts, brokenMeta, brokenSources, brokenValues, type Problem } from './checks.ts';
 import {
   type Cells,
   type Comparison,
@@ -16,8 +17,7 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { chunksOf, tryTo } from './records.ts';
-import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
+import { tryTo } from './records.ts';
 import {
   addChecksum,
   cellsKey,
@@ -28,8 +28,6 @@ import {
   countChange,
   EXACT,
   LEVELS,
-  META_KEYS,
-  type MetaKey,
   metaValue,
   nextChanges,
   openTables,
@@ -74,9 +72,6 @@ export async function repairStatistics(path: string, progress: Progress = () => 
   return report;
 }
 
-/** Damaged records of these tables can be removed: other tables have the same data, or nothing depends on it. */
-const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed', 'requests']);
-
 class Repair {
   readonly #schema: Schema;
   readonly #report: RepairReport;
@@ -93,9 +88,9 @@ class Repair {
   run(): void {
     this.#progress('tables');
     this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
-    this.#step(() => this.#repairMeta());
-    this.#step(() => this.#repairJsonTables());
-    this.#step(() => this.#repairReferences());
+    this.#step(() => this.#fix(brokenMeta(this.#schema)));
+    this.#step(() => this.#fix(brokenValues(this.#schema)));
+    this.#step(() => this.#fixReferences());
     this.#step(() => this.#removeInvalidKeys());
     for (const pair of LEVEL_PAIRS) {
       this.#progress(`level ${pair.coarse.id} from level ${pair.fine.id}`);
@@ -125,75 +120,20 @@ class Repair {
     if (this.#report.lost.length < FINDINGS_MAX) this.#report.lost.push(finding);
   }
 
-  #repairMeta(): void {
-    const { meta, version } = this.#schema;
-    if (tryTo(() => version.get('version')) !== STORAGE_VERSION) version.putSync('version', STORAGE_VERSION);
-    for (const key of META_KEYS) {
-      if (typeof tryTo(() => meta.get(key)) === 'number') continue;
-      meta.putSync(key, this.#metaSubstitute(key));
-      const finding = { table: 'meta', key, problem: 'missing or damaged' };
-      if (key === 'horizon') this.#lost({ ...finding, problem: 'lost; set to the oldest stored minute' });
-      else this.#repaired(finding);
-    }
-  }
-
-  /**
-   * The last assigned numbers must not be too low, and the horizon must not move back to where data is missing. Caches
-   * compare the other values with those that they have seen: they only have to differ from all before.
-   */
-  #metaSubstitute(key: MetaKey): number {
-    const { projects, hosts, sources } = this.#schema;
-    if (key === 'scopes') {
-      return [...projects.getRange(), ...hosts.getRange()].reduce(
-        (max, { value }) => Math.max(max, value.scope),
-        0,
-      );
-    }
-    if (key === 'sources') {
-      return [...sources.getRange()].reduce((max, { value }) => Math.max(max, value.number), 0);
-    }
-    if (key === 'topLists') return 0;
-    // Repaired before.
-    if (key === 'freed') return metaValue(this.#schema, 'horizon');
-    if (key !== 'horizon') return Date.now();
-    const [first = 0] = chunksOf(this.#schema, EXACT);
-    return first * EXACT.cellsPerChunk;
-  }
-
-  /** Restores values from other tables. */
-  #repairJsonTables(): void {
-    const { batchDays, batchLinks, batches, sourceHosts } = this.#schema;
-    for (const { name, table, key, isDamaged } of jsonEntries(this.#schema)) {
-      if (!isDamaged) continue;
-      const finding = { table: name, key: keyText(key), problem: 'damaged' };
-      // The keys of these tables are arrays (schema.ts).
-      const parts = key as never;
-      if (name === 'source-hosts') sourceHosts.putSync(parts, true);
-      else if (name === 'batch-days') batchDays.putSync(parts, true);
-      // Without these, the service starts over: retention with the horizon, a followed path with its first file.
-      else if (REMOVABLE.has(name)) table.removeSync(key);
-      else if (name === 'batches') {
-        const [source, id] = parts as [number, string];
-        const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
-        const [link] = batchLinks.getKeys().filter((links) => links[0] === source && links[2] === id);
-        batches.putSync([source, id], { day: day?.[0] ?? 0, ...(link && { after: link[1] }) });
-      } else {
-        this.#lost({ ...finding, problem: 'damaged, and no other record has its data' });
-        continue;
-      }
-      this.#repaired(finding);
+  #fix(problems: Iterable<Problem>): void {
+    for (const { table, key, problem, fix, loss } of problems) {
+      fix?.();
+      const finding = { table, key: keyText(key), problem };
+      if (loss !== undefined) this.#lost({ ...finding, problem: loss });
+      else if (fix) this.#repaired(finding);
     }
   }
 
   /** Repairs names, links and days from the records that they refer to, unless those are lost. */
-  #repairReferences(): void {
+  #fixReferences(): void {
     if (this.#report.lost.some(({ table }) => table !== 'meta')) return;
-    for (const find of [brokenHosts, brokenSources]) {
-      for (const { table, key, problem, fix } of find(this.#schema)) {
-        fix?.();
-        if (fix) this.#repaired({ table, key: keyText(key), problem });
-      }
-    }
+    this.#fix(brokenHosts(this.#schema));
+    this.#fix(brokenSources(this.#schema));
   }
 
   #removeInvalidKeys(): void {

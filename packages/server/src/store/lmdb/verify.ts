@@ -8,6 +8,7 @@ import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cell
 import type { Level } from '../plan.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
 import { checkRecord } from '../top-records.ts';
+import { brokenHosts, brokenMeta, brokenSources, brokenValues, type Problem } from './checks.ts';
 import {
   type Cells,
   type Comparison,
@@ -19,12 +20,10 @@ import {
   type LevelPair,
 } from './compare-levels.ts';
 import { checkEntry, chunksOf, records, tryTo } from './records.ts';
-import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
   checkKnownVersion,
   LEVELS,
-  META_KEYS,
   metaValue,
   openTables,
   type Schema,
@@ -125,13 +124,13 @@ class Verification {
 
   run(): void {
     this.#progress('tables');
-    this.#checkJsonTables();
+    this.#addAll(brokenMeta(this.#schema));
+    this.#addAll(brokenValues(this.#schema, () => this.#report.records++));
     // References can only be checked in readable tables.
     if (this.#report.problems === 0) {
-      this.#stage('hosts', () => this.#checkReferences(brokenHosts));
-      this.#stage('sources', () => this.#checkReferences(brokenSources));
+      this.#stage('hosts', () => this.#addAll(brokenHosts(this.#schema)));
+      this.#stage('sources', () => this.#addAll(brokenSources(this.#schema)));
     }
-    this.#checkMeta();
     this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#progress('cells');
     this.#stage('cells', () => this.#checkRecords());
@@ -159,31 +158,8 @@ class Verification {
     }
   }
 
-  #checkJsonTables(): void {
-    for (const { name, key, isDamaged } of jsonEntries(this.#schema)) {
-      this.#report.records++;
-      if (!isDamaged) continue;
-      this.#add({
-        table: name,
-        key: keyText(key),
-        problem: 'the checksum is wrong, or the value is not JSON',
-      });
-    }
-  }
-
-  #checkMeta(): void {
-    const { meta, version } = this.#schema;
-    const stored = tryTo(() => version.get('version'));
-    // Damaged ones have been reported.
-    const keys = META_KEYS.filter((key) => tryTo(() => typeof meta.get(key) !== 'number'));
-    for (const key of stored === STORAGE_VERSION ? keys : ['version', ...keys]) {
-      this.#add({ table: 'meta', key, problem: 'the record is missing or damaged' });
-    }
-  }
-
-  #checkReferences(find: (schema: Schema) => Iterable<BrokenReference>): void {
-    for (const { table, key, problem } of find(this.#schema))
-      this.#add({ table, key: keyText(key), problem });
+  #addAll(problems: Iterable<Problem>): void {
+    for (const { table, key, problem } of problems) this.#add({ table, key: keyText(key), problem });
   }
 
   #checkRecords(): void {

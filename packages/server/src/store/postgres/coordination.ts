@@ -47,8 +47,8 @@ type SourceRecord = Omit<Source, 'hosts'>;
 export interface Known {
   hosts: Map<string, number>;
   sources: Map<string, { number: number; record: SourceRecord }>;
-  /** Keys of `batchKey`. */
-  batches: Set<string>;
+  /** Days by the keys of `batchKey`. */
+  batches: Map<string, number>;
   /** The links around the batches, by source. */
   links: Map<string, ChunkLinks>;
   /** Flagged requests of the events, by source name and key. */
@@ -83,8 +83,8 @@ export async function readKnown(
       'SELECT name, number, record FROM sources WHERE project = $1 AND name = ANY($2)',
       [project, [...new Set(batches.map(({ source }) => source.name))]],
     ),
-    run<{ name: string; id: string }>(
-      `SELECT k.name, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
+    run<{ name: string; id: string; day: number }>(
+      `SELECT k.name, b.id, b.day FROM unnest($2::text[], $3::text[]) AS k(name, id)
        JOIN sources s ON s.project = $1 AND s.name = k.name
        JOIN batches b ON b.project = $1 AND b.source = s.number AND b.id = k.id`,
       values,
@@ -113,7 +113,7 @@ export async function readKnown(
   return {
     hosts: new Map(hosts.map(({ id, number }) => [id, number])),
     sources: new Map(sources.map(({ name, ...source }) => [name, source])),
-    batches: new Set(found.map(({ name, id }) => batchKey(name, id))),
+    batches: new Map(found.map(({ name, id, day }) => [batchKey(name, id), day])),
     links: linksOf,
     requests,
   };
@@ -157,7 +157,7 @@ export function knownProject(state: ProjectState, known: Known): KnownProject {
     horizon: state.horizon,
     generations: state,
     hasHost: (id) => known.hosts.has(id),
-    hasBatch: (source, id) => known.batches.has(batchKey(source, id)),
+    dayOfBatch: (source, id) => known.batches.get(batchKey(source, id)),
     idsAfter: (source, after) => known.links.get(source)?.idsAfter(after) ?? [],
     request: (source, key) => known.requests.get(source)?.get(key),
   };

@@ -1,19 +1,98 @@
-/** References between the tables, which `verify` checks and `repair` fixes. */
+/** Problems of the tables other than counts, which `verify` reports and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
 import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
-import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
-import { checkedJson, type Schema } from './schema.ts';
+import { chunksOf, matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
+import {
+  checkedJson,
+  EXACT,
+  META_KEYS,
+  type MetaKey,
+  metaValue,
+  type Schema,
+  STORAGE_VERSION,
+} from './schema.ts';
 
-export interface BrokenReference {
+export interface Problem {
   table: string;
   key: Key;
   problem: string;
-  /** Runs inside a write transaction, before the next problem is searched. Missing if the data is lost. */
+  /** Runs inside a write transaction, before the next problem is searched. Missing if nothing can be done. */
   fix?: () => unknown;
+  /** What is lost, even if it is fixed. */
+  loss?: string;
 }
 
-export function* brokenHosts({ projects, hosts, hostnames, meta }: Schema): Generator<BrokenReference> {
+export function* brokenMeta(schema: Schema): Generator<Problem> {
+  const { meta, version } = schema;
+  const problem = 'the record is missing or damaged';
+  if (tryTo(() => version.get('version')) !== STORAGE_VERSION) {
+    const fix = () => version.putSync('version', STORAGE_VERSION);
+    yield { table: 'meta', key: 'version', problem, fix };
+  }
+  for (const key of META_KEYS) {
+    if (typeof tryTo(() => meta.get(key)) === 'number') continue;
+    const fix = () => meta.putSync(key, substituteOf(schema, key));
+    const loss = key === 'horizon' && { loss: 'lost; set to the oldest stored minute' };
+    yield { table: 'meta', key, problem, fix, ...loss };
+  }
+}
+
+/**
+ * The last assigned numbers must not be too low, and the horizon must not move back to where data is missing. Caches
+ * compare the other values with those that they have seen: they only have to differ from all before.
+ */
+function substituteOf(schema: Schema, key: MetaKey): number {
+  const { projects, hosts, sources } = schema;
+  if (key === 'scopes') {
+    return [...projects.getRange(), ...hosts.getRange()].reduce(
+      (max, { value }) => Math.max(max, value.scope),
+      0,
+    );
+  }
+  if (key === 'sources') {
+    return [...sources.getRange()].reduce((max, { value }) => Math.max(max, value.number), 0);
+  }
+  if (key === 'topLists') return 0;
+  const [first = 0] = chunksOf(schema, EXACT);
+  const oldest = first * EXACT.cellsPerChunk;
+  if (key === 'freed') return tryTo(() => metaValue(schema, 'horizon')) ?? oldest;
+  return key === 'horizon' ? oldest : Date.now();
+}
+
+/** Damaged records of these tables can be removed: other tables have the same data, or the service starts over without them. */
+const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed', 'requests']);
+
+/** Values that are damaged, in tables with JSON other than `meta`. Calls `visit` for each value. */
+export function* brokenValues(schema: Schema, visit = () => {}): Generator<Problem> {
+  const { root, batchDays, batchLinks, batches, sourceHosts } = schema;
+  for (const name of [...root.getKeys()].map(String)) {
+    if (name === 'cells' || name === 'top-lists') continue;
+    const { decode } = checkedJson(name);
+    const table = root.openDB<Buffer>(name, { encoding: 'binary' });
+    for (const { key, value } of entries(table)) {
+      visit();
+      if (name === 'meta' || tryTo(() => [decode(value)]) !== null) continue;
+      const damaged = { table: name, key, problem: 'the checksum is wrong, or the value is not JSON' };
+      // The keys of these tables are arrays (schema.ts).
+      const parts = key as never;
+      if (name === 'source-hosts') yield { ...damaged, fix: () => sourceHosts.putSync(parts, true) };
+      else if (name === 'batch-days') yield { ...damaged, fix: () => batchDays.putSync(parts, true) };
+      else if (REMOVABLE.has(name)) yield { ...damaged, fix: () => table.removeSync(key) };
+      else if (name === 'batches') {
+        const fix = () => {
+          const [source, id] = parts as [number, string];
+          const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
+          const [link] = batchLinks.getKeys().filter((links) => links[0] === source && links[2] === id);
+          batches.putSync([source, id], { day: day?.[0] ?? 0, ...(link && { after: link[1] }) });
+        };
+        yield { ...damaged, fix };
+      } else yield { ...damaged, loss: 'damaged, and no other record has its data' };
+    }
+  }
+}
+
+export function* brokenHosts({ projects, hosts, hostnames, meta }: Schema): Generator<Problem> {
   const counts = new Map<number, number>();
   for (const { value } of entries(projects)) counts.set(value.scope, 0);
   const last = meta.get('scopes') ?? 0;
@@ -48,7 +127,7 @@ export function* brokenHosts({ projects, hosts, hostnames, meta }: Schema): Gene
   }
 }
 
-export function* brokenSources(schema: Schema): Generator<BrokenReference> {
+export function* brokenSources(schema: Schema): Generator<Problem> {
   const { sources, sourceHosts, hosts, batches, batchLinks, batchDays, meta } = schema;
   const projectOf = new Map<number, number>();
   const last = meta.get('sources') ?? 0;
@@ -104,28 +183,11 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
   yield* brokenRequests(schema, projectOf);
 }
 
-function* brokenRequests(
-  { requests }: Schema,
-  sources: ReadonlyMap<number, unknown>,
-): Generator<BrokenReference> {
+function* brokenRequests({ requests }: Schema, sources: ReadonlyMap<number, unknown>): Generator<Problem> {
   for (const { key } of entries(requests)) {
     if (sources.has(key[2])) continue;
     const fix = () => requests.removeSync(key);
     yield { table: 'requests', key, problem: 'the source does not exist', fix };
-  }
-}
-
-/** The values of all tables with JSON. */
-export function* jsonEntries({ root }: Schema) {
-  for (const name of [...root.getKeys()].map(String)) {
-    if (name === 'cells' || name === 'top-lists') continue;
-    const { decode } = checkedJson(name);
-    const table = root.openDB<Buffer>(name, { encoding: 'binary' });
-    for (const { key, value } of entries(table)) {
-      // The version is the only value that never has a checksum.
-      if (name === 'meta' && key === 'version') continue;
-      yield { name, table, key, isDamaged: tryTo(() => [decode(value)]) === null };
-    }
   }
 }
 

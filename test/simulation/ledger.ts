@@ -1,0 +1,73 @@
+/** What was written, and what must become of it: the oracle of the simulation. */
+import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
+import type { Random } from '../random.ts';
+
+export interface Line {
+  number: number;
+  source: string;
+  /** Different for every line, so that a count of this millisecond is a count of this line. */
+  time: number;
+  host: string;
+  attack: Category | null;
+  /** `either`: it depends on when it is read, for example while a clock is wrong. */
+  expected: 'counted' | 'dropped' | 'either';
+  /** Files that have it, and clients that still send it. */
+  copies: number;
+  /** When it was written, and to which file of its log, counted from 0. */
+  writtenAt: number;
+  file: number;
+  isCounted: boolean;
+}
+
+export const HOSTS = ['a.example', 'b.example', 'c.example'];
+
+export class Ledger {
+  readonly #random: Random;
+  readonly #now: () => number;
+  readonly #byTime = new Map<number, Line>();
+  /** Lines whose outcome has not been checked yet. */
+  readonly open = new Set<Line>();
+  written = 0;
+
+  constructor(random: Random, now: () => number) {
+    this.#random = random;
+    this.#now = now;
+  }
+
+  /** A new line. `time` is changed by milliseconds if another line has it. */
+  write(source: string, time: number, expected: Line['expected'], padding = 0): { line: Line; text: string } {
+    const number = ++this.written;
+    let unique = Math.floor(time);
+    while (this.#byTime.has(unique)) unique++;
+    const host = this.#random.pick(HOSTS);
+    const attack = this.#random.chance(0.3) ? this.#random.pick(CATEGORIES) : null;
+    const line: Line = {
+      number,
+      source,
+      time: unique,
+      host,
+      attack,
+      expected,
+      copies: 0,
+      writtenAt: this.#now(),
+      file: 0,
+      isCounted: false,
+    };
+    this.#byTime.set(unique, line);
+    this.open.add(line);
+    const fields = { line: number, time: unique, host, ...(attack && { attack }), pad: 'x'.repeat(padding) };
+    return { line, text: expected === 'dropped' ? `malformed line ${number}` : JSON.stringify(fields) };
+  }
+
+  find(time: number): Line | undefined {
+    return this.#byTime.get(time);
+  }
+
+  /** All lines since a time. Forgets earlier ones. */
+  since(time: number): Line[] {
+    for (const [each, line] of this.#byTime) {
+      if (each < time && !this.open.has(line)) this.#byTime.delete(each);
+    }
+    return [...this.#byTime.values()].filter((line) => line.time >= time);
+  }
+}

@@ -1,0 +1,83 @@
+/** One run of the simulation, and the search for the shortest one that fails. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { observeRareStates, RARE_STATES, type RareState } from '../../packages/server/src/rare-states.ts';
+import { World } from './world.ts';
+
+const YEAR_MS = 365.25 * 86_400_000;
+
+export interface RunOptions {
+  seed: number;
+  years: number;
+  /** Ends the run after so many events. */
+  eventsMax?: number;
+  trace?: (line: string) => void;
+}
+
+export interface Report {
+  seed: number;
+  days: number;
+  lines: number;
+  steps: number;
+  events: number;
+  kills: number;
+  rotations: number;
+  checks: number;
+  pushes: number;
+  clockJumps: number;
+  reached: ReadonlySet<RareState>;
+  digest: string;
+  failure: unknown;
+}
+
+export async function simulate({ seed, years, eventsMax, trace }: RunOptions): Promise<Report> {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-simulation-'));
+  const reached = new Set<RareState>();
+  observeRareStates((state) => reached.add(state));
+  const world = new World(seed, join(directory, 'statistics.mdb'), trace);
+  let failure: unknown = null;
+  try {
+    await world.run(years * YEAR_MS, eventsMax);
+  } catch (error) {
+    failure = error;
+  } finally {
+    observeRareStates(() => {});
+    await world.close();
+    rmSync(directory, { recursive: true });
+  }
+  return {
+    seed,
+    days: world.simulatedMs / 86_400_000,
+    lines: world.ledger.written,
+    steps: world.scheduler.steps,
+    ...world.counts,
+    reached,
+    digest: world.scheduler.digest(),
+    failure,
+  };
+}
+
+/** The smallest number of events that it finds after which the same seed fails. `attemptsMax` bounds the search. */
+export async function shortestFailure(
+  seed: number,
+  events: number,
+  attemptsMax = 12,
+): Promise<Report | null> {
+  let shortest: Report | null = null;
+  let [passes, fails] = [0, events];
+  for (let attempt = 0; attempt < attemptsMax && fails - passes > 1; attempt++) {
+    const eventsMax = Math.floor((passes + fails) / 2);
+    const report = await simulate({ seed, years: Number.POSITIVE_INFINITY, eventsMax });
+    if (report.failure === null) passes = eventsMax;
+    else {
+      fails = Math.min(eventsMax, report.events);
+      shortest = report;
+    }
+  }
+  return shortest;
+}
+
+export function unreached({ reached }: Pick<Report, 'reached'>): RareState[] {
+  return RARE_STATES.filter((state) => !reached.has(state));
+}
