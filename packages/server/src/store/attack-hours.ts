@@ -123,7 +123,8 @@ export function openHour(
 ): AttackHour {
   const threshold = lowestThreshold(blocks);
   const stored = blocks.reduce((sum, { length }) => sum + length, 0);
-  if (stored <= limit) return { hour, blocks, threshold };
+  // Those that were kept before keeping was turned off stay.
+  if (limit === 0 || stored <= limit) return { hour, blocks, threshold };
   const distinct = mergeEqual(blocks.flatMap((block) => block.entries()));
   const kept = finish(keepLowest(project, distinct, limit));
   return { hour, blocks, threshold: minThreshold(threshold, kept.threshold) };
