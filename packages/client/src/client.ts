@@ -72,6 +72,15 @@ export interface Client {
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
   classification(query: TopQuery): Promise<Classification>;
+  /**
+   * The kept attacks, newest first: await one page, or iterate over all with `for await`. Their texts come from attackers:
+   * escape them.
+   */
+  events(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent>;
+  /** The kept attacks with this ID: mostly one, but clients of a site may choose request IDs. Rejects with status 404 if there is none. */
+  event(id: string, options?: CallOptions): Promise<List<AttackEvent>>;
+  /** Deletes the kept attacks of these addresses and networks, of all times. Counts stay. Needs the role `admin`. */
+  deleteEvents(query: CallOptions & { sips: readonly string[] }): Promise<void>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -140,6 +149,47 @@ export type AttacksQuery = StatisticsQuery & {
 };
 
 export type TopAttacksQuery = AttacksQuery & TopQuery;
+
+/**
+ * Selects attacks by what is kept of them. Several values of a list: any of them. The lists that begin with `n` exclude. An
+ * empty list is an error.
+ */
+export interface AttackFilters {
+  /** IDs of attacks. */
+  ids?: readonly string[] | undefined;
+  nids?: readonly string[] | undefined;
+  /** Categories. */
+  attacks?: readonly AttackType[] | undefined;
+  nattacks?: readonly AttackType[] | undefined;
+  /** IDs of rules, any of those that matched. */
+  rules?: readonly string[] | undefined;
+  nrules?: readonly string[] | undefined;
+  /** Addresses, and networks like `192.0.2.0/24`. */
+  sips?: readonly string[] | undefined;
+  nsips?: readonly string[] | undefined;
+  /** Whole paths, or beginnings of paths that end with `*`. */
+  urls?: readonly string[] | undefined;
+  nurls?: readonly string[] | undefined;
+  actions?: readonly AttackAction[] | undefined;
+  nactions?: readonly AttackAction[] | undefined;
+  /** Countries, like `DE`. */
+  ipCountries?: readonly string[] | undefined;
+  nipCountries?: readonly string[] | undefined;
+  /** Response codes, like `403`. */
+  responseCodes?: readonly string[] | undefined;
+  nresponseCodes?: readonly string[] | undefined;
+  /** Request methods. */
+  methods?: readonly string[] | undefined;
+  nmethods?: readonly string[] | undefined;
+}
+
+export type EventsQuery = StatisticsQuery &
+  AttackFilters & {
+    /** The page to return, or to start with, counted from 1. Repeat `to` for the next one: then pages do not move. @default 1 */
+    page?: number | undefined;
+    /** Number of items per page, 1 to 1,000. @default 1_000 */
+    limit?: number | undefined;
+  };
 
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
@@ -334,6 +384,60 @@ export interface List<Item> {
   items: Item[];
 }
 
+export interface EventList extends List<AttackEvent> {
+  /** Exact number of attacks of the range, hosts and categories. */
+  attacks: number;
+  /** Number of items that are kept of these attacks. */
+  kept: number;
+  /** Whether the kept items are all of these attacks. */
+  complete: boolean;
+}
+
+/** A kept attack. A field that the log does not have is absent. All texts come from attackers. */
+export interface AttackEvent {
+  id: string;
+  /** In milliseconds since the epoch. */
+  time: number;
+  /** Name and ID of the host; absent without a registered one. */
+  host?: string;
+  host_id?: string;
+  /** An address, or a network: IPv6 addresses are kept as their /64. */
+  sip?: string;
+  /** The country, like `DE`. */
+  region?: string;
+  method?: string;
+  /** The path. */
+  url?: string;
+  /** Method, space, path with query. */
+  request_line?: string;
+  attack: AttackType;
+  /** The rule that decided the category. */
+  rule?: string;
+  /** The value that it matched. */
+  payload?: string;
+  /** Where the value was: `params`, `uri`, `body` or `header`. */
+  payload_location?: string;
+  /** All rules that matched. */
+  rules?: MatchedRule[];
+  action?: AttackAction;
+  /** The response code. */
+  status?: string;
+  /** The anomaly score. */
+  score?: number;
+  user_agent?: string;
+  /** How many attacks are equal in all these fields, if there are several. */
+  count?: number;
+}
+
+export interface MatchedRule {
+  id: string;
+  /** What it looked at, like `ARGS:q`. */
+  variable?: string;
+  /** What it matched. */
+  value?: string;
+  severity?: string;
+}
+
 /** The promise is the first page; the iteration continues over all pages. */
 export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
 
@@ -381,7 +485,7 @@ export interface IngestResult {
 const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
-const HOSTS_PER_PAGE = 1_000;
+const ITEMS_PER_PAGE = 1_000;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -415,18 +519,25 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     return body as T;
   }
 
+  /** Repeating it changes nothing more. */
+  function requestOf(
+    method: 'GET' | 'DELETE',
+    path: string,
+    parameters: Parameters,
+    options: CallOptions,
+  ): ApiRequest {
+    return {
+      method,
+      url: `${url}/v1/${project}${path}${queryString(parameters)}`,
+      headers: { Accept: 'application/json' },
+      isRepeatable: true,
+      timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+      signal: options.signal,
+    };
+  }
+
   function get<T>(path: string, form: Form<T>, parameters: Parameters, options: CallOptions): Promise<T> {
-    return requestJson(
-      {
-        method: 'GET',
-        url: `${url}/v1/${project}${path}${queryString(parameters)}`,
-        headers: { Accept: 'application/json' },
-        isRepeatable: true,
-        timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
-        signal: options.signal,
-      },
-      form,
-    );
+    return requestJson(requestOf('GET', path, parameters, options), form);
   }
 
   /** Async, so that an invalid query rejects. */
@@ -436,7 +547,7 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
 
   /** Pages of hosts are numbered from 1. */
   function hostPages(path: string, query: HostsQuery = {}): Pages<Host> {
-    const { page: firstPage = 1, limit = HOSTS_PER_PAGE, hostname } = query;
+    const { page: firstPage = 1, limit = ITEMS_PER_PAGE, hostname } = query;
     const pageAt = (page: number) =>
       get<List<Host>>(path, ['total', 'items'], { page, pagesize: limit, hostname }, query);
     const first = pageAt(firstPage);
@@ -451,6 +562,29 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
             seen.add(host.id);
           }
           if (list.items.length === 0 || page * limit >= list.total) return;
+        }
+      },
+    });
+  }
+
+  function eventPages(query: EventsQuery) {
+    const { page: firstPage = 1, limit = ITEMS_PER_PAGE } = query;
+    const pageAt = async (page: number) => {
+      const parameters = {
+        ...statisticsParameters(query),
+        ...filterParameters(query),
+        page,
+        pagesize: limit,
+      };
+      return get<EventList>('/waf/event', ['total', 'items', 'attacks'], parameters, query);
+    };
+    const first = pageAt(firstPage);
+    return Object.assign(first, {
+      async *[Symbol.asyncIterator]() {
+        let page = firstPage;
+        for (let list = await first; list.items.length > 0; list = await pageAt(++page)) {
+          yield* list.items;
+          if (page * limit >= list.total) return;
         }
       },
     });
@@ -494,6 +628,14 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
     topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),
     classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
+    events: eventPages,
+    event: async (id, options = {}) =>
+      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+    async deleteEvents({ sips, ...options }) {
+      if (sips.length === 0)
+        throw new TypeError('sips is empty. Name the addresses whose attacks to delete.');
+      await call(requestOf('DELETE', '/waf/event', { sips }, options), transport);
+    },
     threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
     threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
     hosts: (query) => hostPages('/waf/instance', query),
@@ -558,6 +700,30 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
     group_by: groupBy,
     display_option: displayOption,
   };
+}
+
+const FILTERS = {
+  ids: 'ids',
+  attacks: 'attacks',
+  rules: 'rules',
+  sips: 'sips',
+  urls: 'urls',
+  actions: 'actions',
+  ipCountries: 'ip_countries',
+  responseCodes: 'response_codes',
+  methods: 'methods',
+} as const;
+
+function filterParameters(query: AttackFilters): Parameters {
+  const parameters: Record<string, readonly string[] | undefined> = {};
+  for (const [name, parameter] of Object.entries(FILTERS) as [keyof typeof FILTERS, string][]) {
+    for (const key of [name, `n${name}`] as const) {
+      if (query[key]?.length === 0)
+        throw new TypeError(`${key} is empty. Leave it out to select everything.`);
+      parameters[key === name ? parameter : `n${parameter}`] = query[key];
+    }
+  }
+  return parameters;
 }
 
 /** `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus. */
