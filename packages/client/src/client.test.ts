@@ -169,44 +169,6 @@ describe('queries', () => {
     expect(requests.map(({ url }) => url)).toEqual([`/v1/p1/waf/${path}`]);
   });
 
-  test('events selects by what is kept, and repeats the end of the range on every page', async () => {
-    const pageOf = (...ids: string[]) => ({
-      body: { total: 3, items: ids.map((id) => ({ id })), attacks: 9, kept: 3, complete: false },
-    });
-    const { client, requests } = await setUp([pageOf('a', 'b'), pageOf('c')]);
-    const filters = {
-      attacks: ['xss'],
-      urls: ['/a,b'],
-      nipCountries: ['DE', 'FR'],
-      nresponseCodes: ['403'],
-    } as const;
-    const events = client.events({ ...RANGE, ...filters, limit: 2 });
-    expect(await events).toMatchObject({ total: 3, attacks: 9, kept: 3, complete: false });
-    expect((await collect(events)).map(({ id }) => id)).toEqual(['a', 'b', 'c']);
-    const query =
-      'from=0&to=60000&attacks=xss&urls=%2Fa%2Cb&nip_countries=DE&nip_countries=FR&nresponse_codes=403';
-    expect(requests.map(({ url }) => url)).toEqual(
-      [1, 2].map((page) => `/v1/p1/waf/event?${query}&page=${page}&pagesize=2`),
-    );
-    const failure = await failureOf(client.events({ ...RANGE, nrules: [] }));
-    expect(failure).toEqual(new TypeError('nrules is empty. Leave it out to select everything.'));
-  });
-
-  test('event encodes the ID, and deleteEvents names the sources', async () => {
-    const { client, requests } = await setUp([
-      { body: { total: 1, items: [{ id: 'a/b' }] } },
-      { status: 204 },
-    ]);
-    expect(await client.event('a/b')).toEqual({ total: 1, items: [{ id: 'a/b' }] });
-    expect(await client.deleteEvents({ sips: ['192.0.2.0/24', '::1'] })).toBeUndefined();
-    expect(requests.map(({ method, url }) => `${method} ${url}`)).toEqual([
-      'GET /v1/p1/waf/event/a%2Fb',
-      'DELETE /v1/p1/waf/event?sips=192.0.2.0%2F24&sips=%3A%3A1',
-    ]);
-    expect(await failureOf(client.deleteEvents({ sips: [] }))).toBeInstanceOf(TypeError);
-    expect(requests).toHaveLength(2);
-  });
-
   test('a response of another form is an error', async () => {
     const { client } = await setUp([{ body: { error: 0, length: 0 } }]);
     for (const call of [

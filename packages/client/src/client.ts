@@ -72,15 +72,6 @@ export interface Client {
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
   classification(query: TopQuery): Promise<Classification>;
-  /**
-   * The kept attacks, newest first: await one page, or iterate over all with `for await`. Their texts come from attackers:
-   * escape them.
-   */
-  events(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent>;
-  /** The kept attacks with this ID: mostly one, but clients of a site may choose request IDs. Rejects with status 404 if there is none. */
-  event(id: string, options?: CallOptions): Promise<List<AttackEvent>>;
-  /** Deletes the kept attacks of these addresses and networks, of all times. Counts stay. Needs the role `admin`. */
-  deleteEvents(query: CallOptions & { sips: readonly string[] }): Promise<void>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -95,6 +86,15 @@ export interface Client {
   premiumHosts(query?: HostsQuery): Pages<Host>;
   /** The log sources of the project, sorted by name: await one page, or iterate over all with `for await`. */
   sources(query?: ListQuery): Pages<Source>;
+  /**
+   * The kept attacks of a range, newest first: await one page, or iterate over all with `for await`. Their values come from
+   * clients: escape them before you display them. Repeat `to` to read stable pages while events arrive.
+   */
+  events(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent>;
+  /** All kept attacks with an ID, newest first. Rejects with status 404 if there is none. */
+  event(id: string, options?: CallOptions): Promise<List<AttackEvent>>;
+  /** Deletes the kept attacks that the filter selects. Counts stay. Needs the role `admin`. */
+  deleteEvents(filter: EventFilter & CallOptions): Promise<DeletedEvents>;
   /**
    * Pushes log lines. Resolves when they are durable. Text, bytes, and a function that opens a stream are retried, and
    * count once because of the idempotency key. A stream itself can be read only once, so it is not retried.
@@ -150,45 +150,59 @@ export type AttacksQuery = StatisticsQuery & {
 
 export type TopAttacksQuery = AttacksQuery & TopQuery;
 
-/**
- * Selects attacks by what is kept of them. Several values of a list: any of them. The lists that begin with `n` exclude. An
- * empty list is an error.
- */
-export interface AttackFilters {
-  /** IDs of attacks. */
+/** All conditions apply together. Fields with an `n` before their name exclude. An empty list is an error. */
+export interface EventFilter {
+  /** IDs of hosts. */
+  hosts?: readonly string[] | undefined;
+  /** Whole host names. */
+  domains?: readonly string[] | undefined;
   ids?: readonly string[] | undefined;
   nids?: readonly string[] | undefined;
-  /** Categories. */
   attacks?: readonly AttackType[] | undefined;
   nattacks?: readonly AttackType[] | undefined;
-  /** IDs of rules, any of those that matched. */
+  /** IDs of rules: one of the matched rules is in the list. */
   rules?: readonly string[] | undefined;
   nrules?: readonly string[] | undefined;
-  /** Addresses, and networks like `192.0.2.0/24`. */
+  /** Addresses or networks, like `192.0.2.0/24`. */
   sips?: readonly string[] | undefined;
   nsips?: readonly string[] | undefined;
-  /** Whole paths, or beginnings of paths that end with `*`. */
+  /** Paths, or prefixes with an asterisk, like `/admin/*`. */
   urls?: readonly string[] | undefined;
   nurls?: readonly string[] | undefined;
   actions?: readonly AttackAction[] | undefined;
   nactions?: readonly AttackAction[] | undefined;
-  /** Countries, like `DE`. */
+  /** Country codes, like `DE`. */
   ipCountries?: readonly string[] | undefined;
   nipCountries?: readonly string[] | undefined;
-  /** Response codes, like `403`. */
-  responseCodes?: readonly string[] | undefined;
-  nresponseCodes?: readonly string[] | undefined;
-  /** Request methods. */
+  responseCodes?: readonly number[] | undefined;
+  nresponseCodes?: readonly number[] | undefined;
   methods?: readonly string[] | undefined;
   nmethods?: readonly string[] | undefined;
+  /** Part of the address. */
+  sip?: string | undefined;
+  /** Part of the path. */
+  url?: string | undefined;
+  /** Part of a value that a rule matched. */
+  payload?: string | undefined;
+  /** Part of the host name. */
+  domain?: string | undefined;
+  /** Excludes hosts with this part in the name. */
+  ndomain?: string | undefined;
+  /** `equal`: the five fields above are whole values. @default 'contain' */
+  queryMode?: 'contain' | 'equal' | undefined;
 }
 
-export type EventsQuery = StatisticsQuery &
-  AttackFilters & {
-    /** The page to return, or to start with, counted from 1. Repeat `to` for the next one: then pages do not move. @default 1 */
+export type EventsQuery = TimeRange &
+  CallOptions &
+  EventFilter & {
+    /** The local clock of the days of `recent`. @default '+00:00' */
+    timezone?: string | undefined;
+    /** The page to return, or to start with, counted from 1. @default 1 */
     page?: number | undefined;
-    /** Number of items per page, 1 to 1,000. @default 1_000 */
+    /** Number of events per page, 1 to 1,000. @default 100 */
     limit?: number | undefined;
+    /** @default 'desc' */
+    sortDirection?: 'desc' | 'asc' | undefined;
   };
 
 export interface ListQuery extends CallOptions {
@@ -384,62 +398,55 @@ export interface List<Item> {
   items: Item[];
 }
 
-export interface EventList extends List<AttackEvent> {
-  /** Exact number of attacks of the range, hosts and categories. */
-  attacks: number;
-  /** Number of items that are kept of these attacks. */
-  kept: number;
-  /** Whether the kept items are all of these attacks. */
-  complete: boolean;
-}
+/** The promise is the first page; the iteration continues over all pages. */
+export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
 
-/** A kept attack. A field that the log does not have is absent. All texts come from attackers. */
+/** A kept attack. Fields that the log does not have are absent. */
 export interface AttackEvent {
+  /** The ID of the request in its log, or one that identifies the event. */
   id: string;
-  /** In milliseconds since the epoch. */
+  /** Milliseconds since the epoch. */
   time: number;
-  /** Name and ID of the host; absent without a registered one. */
+  attack: AttackType;
+  action: AttackAction;
+  /** Address of the client; for IPv6 its /64 network. */
+  sip?: string;
   host?: string;
   host_id?: string;
-  /** An address, or a network: IPv6 addresses are kept as their /64. */
-  sip?: string;
-  /** The country, like `DE`. */
+  /** Path, without the query. */
+  url?: string;
+  /** The rule that decided the category, what it matched, and where in the request. */
+  rule?: string;
+  payload?: string;
+  payload_location?: 'params' | 'uri' | 'body' | 'header';
+  /** Method, and path with query. */
+  request_line?: string;
+  /** Response code, like `403`. */
+  status?: string;
+  /** Country code, like `DE`. */
   region?: string;
   method?: string;
-  /** The path. */
-  url?: string;
-  /** Method, space, path with query. */
-  request_line?: string;
-  attack: AttackType;
-  /** The rule that decided the category. */
-  rule?: string;
-  /** The value that it matched. */
-  payload?: string;
-  /** Where the value was: `params`, `uri`, `body` or `header`. */
-  payload_location?: string;
-  /** All rules that matched. */
-  rules?: MatchedRule[];
-  action?: AttackAction;
-  /** The response code. */
-  status?: string;
-  /** The anomaly score. */
+  /** All matched rules, the one that decided the category first. */
+  rules?: { id: string; variable?: string; value?: string; severity?: string }[];
+  /** Anomaly score. */
   score?: number;
   user_agent?: string;
-  /** How many attacks are equal in all these fields, if there are several. */
+  /** Number of attacks that are equal in all of this, if there are several. */
   count?: number;
 }
 
-export interface MatchedRule {
-  id: string;
-  /** What it looked at, like `ARGS:q`. */
-  variable?: string;
-  /** What it matched. */
-  value?: string;
-  severity?: string;
+export interface EventList extends List<AttackEvent> {
+  /** Exact number of attacks in the range, of these hosts and categories. Other filters do not apply. */
+  attacks: number;
+  /** Number of events that are kept of these attacks. */
+  kept: number;
+  /** Whether all of these attacks are kept. */
+  complete: boolean;
 }
 
-/** The promise is the first page; the iteration continues over all pages. */
-export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
+export interface DeletedEvents {
+  deleted: number;
+}
 
 export interface Host {
   /** For the `hosts` of a query. */
@@ -485,7 +492,8 @@ export interface IngestResult {
 const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
-const ITEMS_PER_PAGE = 1_000;
+const HOSTS_PER_PAGE = 1_000;
+const EVENTS_PER_PAGE = 100;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -519,25 +527,28 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     return body as T;
   }
 
-  /** Repeating it changes nothing more. */
-  function requestOf(
-    method: 'GET' | 'DELETE',
-    path: string,
-    parameters: Parameters,
-    options: CallOptions,
-  ): ApiRequest {
-    return {
-      method,
-      url: `${url}/v1/${project}${path}${queryString(parameters)}`,
-      headers: { Accept: 'application/json' },
-      isRepeatable: true,
-      timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
-      signal: options.signal,
-    };
+  function get<T>(path: string, form: Form<T>, parameters: Parameters, options: CallOptions): Promise<T> {
+    return send('GET', path, form, parameters, options);
   }
 
-  function get<T>(path: string, form: Form<T>, parameters: Parameters, options: CallOptions): Promise<T> {
-    return requestJson(requestOf('GET', path, parameters, options), form);
+  function send<T>(
+    method: 'GET' | 'DELETE',
+    path: string,
+    form: Form<T>,
+    parameters: Parameters,
+    options: CallOptions,
+  ): Promise<T> {
+    return requestJson(
+      {
+        method,
+        url: `${url}/v1/${project}${path}${queryString(parameters)}`,
+        headers: { Accept: 'application/json' },
+        isRepeatable: true,
+        timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+        signal: options.signal,
+      },
+      form,
+    );
   }
 
   /** Async, so that an invalid query rejects. */
@@ -547,7 +558,7 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
 
   /** Pages of hosts are numbered from 1. */
   function hostPages(path: string, query: HostsQuery = {}): Pages<Host> {
-    const { page: firstPage = 1, limit = ITEMS_PER_PAGE, hostname } = query;
+    const { page: firstPage = 1, limit = HOSTS_PER_PAGE, hostname } = query;
     const pageAt = (page: number) =>
       get<List<Host>>(path, ['total', 'items'], { page, pagesize: limit, hostname }, query);
     const first = pageAt(firstPage);
@@ -567,24 +578,21 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     });
   }
 
-  function eventPages(query: EventsQuery) {
-    const { page: firstPage = 1, limit = ITEMS_PER_PAGE } = query;
+  function eventPages(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent> {
+    const { from, to, recent, timezone, page: firstPage = 1, limit = EVENTS_PER_PAGE, sortDirection } = query;
     const pageAt = async (page: number) => {
-      const parameters = {
-        ...statisticsParameters(query),
-        ...filterParameters(query),
-        page,
-        pagesize: limit,
-      };
+      const range = { from, to, recent, timezone };
+      const paging = { page, pagesize: limit, sort_direction: sortDirection };
+      const parameters = { ...range, ...filterParameters(query), ...paging };
       return get<EventList>('/waf/event', ['total', 'items', 'attacks'], parameters, query);
     };
     const first = pageAt(firstPage);
     return Object.assign(first, {
       async *[Symbol.asyncIterator]() {
         let page = firstPage;
-        for (let list = await first; list.items.length > 0; list = await pageAt(++page)) {
+        for (let list = await first; ; list = await pageAt(++page)) {
           yield* list.items;
-          if (page * limit >= list.total) return;
+          if (list.items.length < limit) return;
         }
       },
     });
@@ -628,14 +636,6 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
     topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),
     classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
-    events: eventPages,
-    event: async (id, options = {}) =>
-      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
-    async deleteEvents({ sips, ...options }) {
-      if (sips.length === 0)
-        throw new TypeError('sips is empty. Name the addresses whose attacks to delete.');
-      await call(requestOf('DELETE', '/waf/event', { sips }, options), transport);
-    },
     threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
     threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
     hosts: (query) => hostPages('/waf/instance', query),
@@ -644,6 +644,11 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     compositeHosts: (query) => hostPages('/composite-waf/host', query),
     premiumHosts: (query) => hostPages('/premium-waf/host', query),
     sources: sourcePages,
+    events: eventPages,
+    event: async (id, options = {}) =>
+      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+    deleteEvents: async (filter) =>
+      send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;
@@ -680,7 +685,7 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
   return missing === undefined ? undefined : `has no field '${missing}'`;
 }
 
-type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;
+type Parameters = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
 type AnyStatisticsQuery = StatisticsQuery &
   Partial<Pick<QpsTimelineQuery & TopAttacksQuery, 'groupBy' | 'displayOption' | 'top' | 'attacks'>>;
@@ -702,26 +707,42 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
   };
 }
 
-const FILTERS = {
-  ids: 'ids',
-  attacks: 'attacks',
-  rules: 'rules',
-  sips: 'sips',
-  urls: 'urls',
-  actions: 'actions',
-  ipCountries: 'ip_countries',
-  responseCodes: 'response_codes',
-  methods: 'methods',
-} as const;
+/** The fields of a filter. `ipCountries` is the parameter `ip_countries`. */
+const FILTER_FIELDS = [
+  ...[
+    'hosts',
+    'domains',
+    'ids',
+    'nids',
+    'attacks',
+    'nattacks',
+    'rules',
+    'nrules',
+    'sips',
+    'nsips',
+    'urls',
+    'nurls',
+  ],
+  ...[
+    'actions',
+    'nactions',
+    'ipCountries',
+    'nipCountries',
+    'responseCodes',
+    'nresponseCodes',
+    'methods',
+    'nmethods',
+  ],
+  ...['sip', 'url', 'payload', 'domain', 'ndomain', 'queryMode'],
+] as (keyof EventFilter)[];
 
-function filterParameters(query: AttackFilters): Parameters {
-  const parameters: Record<string, readonly string[] | undefined> = {};
-  for (const [name, parameter] of Object.entries(FILTERS) as [keyof typeof FILTERS, string][]) {
-    for (const key of [name, `n${name}`] as const) {
-      if (query[key]?.length === 0)
-        throw new TypeError(`${key} is empty. Leave it out to select everything.`);
-      parameters[key === name ? parameter : `n${parameter}`] = query[key];
-    }
+function filterParameters(filter: EventFilter): Parameters {
+  const parameters: Record<string, Parameters[string]> = {};
+  for (const name of FILTER_FIELDS) {
+    const value = filter[name];
+    if (typeof value === 'object' && value.length === 0)
+      throw new TypeError(`${name} is empty. Leave it out for no condition.`);
+    parameters[name.replace(/[A-Z]/, (letter) => `_${letter.toLowerCase()}`)] = value;
   }
   return parameters;
 }

@@ -74,7 +74,7 @@ const BACKOFF_MS_FIRST = 500;
 /** If the service demands a longer wait, the caller should know. */
 const RETRY_AFTER_MS_MAX = 60_000;
 
-/** Resolves to the response with status 200, or 204 without a body. */
+/** Resolves to the response with status 200. */
 export async function call(request: ApiRequest, transport: Transport): Promise<ApiResponse> {
   const { method, url, headers, body, isRepeatable, signal } = request;
   const { authorizer, fetch, timing } = transport;
@@ -88,7 +88,7 @@ export async function call(request: ApiRequest, transport: Transport): Promise<A
     const outgoingHeaders = { ...headers, ...authorization };
     const outcome = await send(fetch, { ...request, headers: outgoingHeaders }).catch(connectionErrorOnly);
     if (!(outcome instanceof ConnectionError)) {
-      if (outcome.status === 200 || outcome.status === 204) return outcome;
+      if (outcome.status === 200) return outcome;
       if (outcome.status === 401) authorizer.rejected?.(authorization);
       if (outcome.status === 401 && authorizer.rejected !== undefined && canRenew) {
         canRenew = false;

@@ -1,6 +1,6 @@
 /** The list of kept attacks: which of them a query selects, in which order, and how many there are. */
 import type { AttackBlock } from './attack-block.ts';
-import { type AttackEntry, entryKey, sampleRank } from './attack-entries.ts';
+import { type AttackEntry, entryId, entryKey, sampleRank } from './attack-entries.ts';
 import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
 import type { AttackHour } from './attack-hours.ts';
 import type { Selection, TimeRange } from './store.ts';
@@ -14,7 +14,7 @@ export interface AttackQuery extends Selection, TimeRange {
 }
 
 export interface AttackList {
-  /** The entries of the page. */
+  /** The entries of the page. Each has an ID, which stays the same if its host is deleted. */
   items: AttackEntry[];
   /** The number of entries on all pages. */
   total: number;
@@ -76,7 +76,7 @@ export class AttackLister {
   #item({ block, i, count }: Row): AttackEntry {
     const entry = block.entry(i);
     const isKnown = entry.hostId !== null && this.#isRegistered(entry.hostId);
-    return { ...entry, count, hostId: isKnown ? entry.hostId : null };
+    return { ...entry, id: entryId(entry), count, hostId: isKnown ? entry.hostId : null };
   }
 
   /** In ascending order. */

@@ -3,12 +3,22 @@ import type { AttackEvent, EventList } from '@wafstat/client';
 import { printable } from '../../printable.ts';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command, type Io, printText, warn } from '../command.ts';
-import { flag, flagOf, integer, oneOf, option, type Source, type Values } from '../options.ts';
+import {
+  flag,
+  flagOf,
+  integer,
+  oneOf,
+  option,
+  REPEATED,
+  type Source,
+  text,
+  type Values,
+} from '../options.ts';
 import { confirm, confirmationProblems, YES } from '../prompt.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { FILTER_OPTIONS, filtersOf } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
-import { hostIds } from './names.ts';
+import { hostIds, hostName } from './names.ts';
 import { titleOf } from './plot.ts';
 import type { Connection } from './profiles.ts';
 import { QUERY_OPTIONS, queryProblems } from './query.ts';
@@ -20,6 +30,7 @@ const PAGE_ROWS_MAX = 1_000;
 const LIST_OPTIONS = {
   ...QUERY_OPTIONS,
   ...FILTER_OPTIONS,
+  notHost: option('--not-host <host...>', 'no attacks on this host, by ID or name', oneHost),
   limit: option('--limit <n>', 'maximum number of rows, up to 1000', integer(1, PAGE_ROWS_MAX), {
     default: '50',
   }),
@@ -64,7 +75,9 @@ export const eventsCommand = command({
     const { result } = await callService(connection, io, async (client) => {
       const hosts = await hostIds(client, values.host, io.stop);
       const limit = isAll ? PAGE_ROWS_MAX : values.limit;
-      const query = { ...range, hosts, timezone: zone.name, ...filtersOf(values), limit, signal: io.stop };
+      const ndomain = await hostName(client, values.notHost, io.stop);
+      const excluded = ndomain === undefined ? {} : ({ ndomain, queryMode: 'equal' } as const);
+      const query = { ...range, hosts, ...filtersOf(values), ...excluded, limit, signal: io.stop };
       for (let page = 1; ; page++) {
         const list = await client.events({ ...query, page });
         const rows = isAll ? list.total : list.items.length;
@@ -79,6 +92,12 @@ export const eventsCommand = command({
     return 0;
   },
 });
+
+/** Of two, the first one would be ignored. */
+function oneHost(value: string): string {
+  if (value.includes(REPEATED)) throw new Error('must be one host, because the API excludes only one');
+  return text(value);
+}
 
 function listProblems(values: Partial<EventsValues>, source: EventsSource, io: Io): string[] {
   const problems = queryProblems(values, source, io);
@@ -106,8 +125,11 @@ async function deleteEvents(
 ): Promise<number> {
   const names = sources.join(', ');
   await confirm(io, yes, names, `This deletes all kept attacks from ${names}. Their counts stay.`);
-  await callService(connection, io, (client) => client.deleteEvents({ sips: sources, signal: io.stop }));
-  printText(io.stdout, `deleted the kept attacks from ${names}`);
+  const { result } = await callService(connection, io, (client) =>
+    client.deleteEvents({ sips: sources, signal: io.stop }),
+  );
+  const { deleted } = result;
+  printText(io.stdout, `deleted ${count(deleted)} ${deleted === 1 ? 'entry' : 'entries'} from ${names}`);
   return 0;
 }
 
@@ -155,26 +177,28 @@ const RENDERERS: Readonly<Record<EventsValues['output'], RenderPage>> = {
   },
 };
 
+/** As in the CSV files of the service. */
 const CSV_COLUMNS: readonly (readonly [
   name: string,
   cell: (event: AttackEvent, zone: Zone) => string | number | undefined,
 ])[] = [
-  ['id', ({ id }) => id],
   ['time', ({ time }, zone) => isoTime(time, zone)],
-  ['host_id', ({ host_id }) => host_id],
   ['host', ({ host }) => host],
-  ['source', ({ sip }) => sip],
-  ['country', ({ region }) => region],
-  ['request', ({ request_line }) => request_line],
-  ['status', ({ status }) => status],
-  ['category', ({ attack }) => attack],
+  ['sip', ({ sip }) => sip],
+  ['region', ({ region }) => region],
+  ['attack', ({ attack }) => attack],
   ['action', ({ action }) => action],
-  ['rules', ({ rule = '', rules = [] }) => rules.map(({ id }) => id).join(' ') || rule],
-  ['variable', ({ rules = [] }) => rules[0]?.variable],
-  ['value', ({ payload }) => payload],
+  ['status', ({ status }) => status],
   ['score', ({ score }) => score],
-  ['user_agent', ({ user_agent }) => user_agent],
-  ['attacks', ({ count: attacks = 1 }) => attacks],
+  ['count', ({ count: attacks = 1 }) => attacks],
+  ['rules', ({ rules = [] }) => rules.map(({ id }) => id).join(' ')],
+  ['untrusted_id', ({ id }) => id],
+  ['untrusted_method', ({ method }) => method],
+  ['untrusted_url', ({ url }) => url],
+  ['untrusted_request_line', ({ request_line }) => request_line],
+  ['untrusted_variable', ({ rules = [] }) => rules[0]?.variable],
+  ['untrusted_payload', ({ payload }) => payload],
+  ['untrusted_user_agent', ({ user_agent }) => user_agent],
 ];
 
 /** `942100 +2`: the rule that decided the category, and how many more matched. */

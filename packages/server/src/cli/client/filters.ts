@@ -1,5 +1,5 @@
 /** Filters on attacks, by what the service keeps of them: the same options for all commands that have them. */
-import { ATTACK_TYPES, type AttackFilters } from '@wafstat/client';
+import { ATTACK_TYPES, type EventFilter } from '@wafstat/client';
 import { isNetwork, listOfValues, oneOf, option, text, type Values } from '../options.ts';
 
 /** Paths may contain commas. */
@@ -54,7 +54,7 @@ export const FILTER_OPTIONS = {
 
 type FilterValues = Values<typeof FILTER_OPTIONS>;
 
-export function filtersOf(values: FilterValues): AttackFilters {
+export function filtersOf(values: FilterValues): EventFilter {
   return {
     sips: values.source,
     nsips: values.notSource,
@@ -81,7 +81,7 @@ function network(value: string): string {
   return value;
 }
 
-function statusCode(value: string): string {
+function statusCode(value: string): number {
   if (!/^[1-9]\d\d$/.test(value)) throw new Error('must be a response code like 403');
-  return value;
+  return Number(value);
 }

@@ -509,6 +509,16 @@ describe('queries', () => {
       ]);
     });
 
+    test('of all hosts but one are those of the others', async () => {
+      expect(await sources('--not-host', 'www.example.com')).toEqual([]);
+      expect(await sources('--not-host', 'quiet-1')).toHaveLength(2);
+      const unknown = await events('--not-host', 'none.example.com');
+      expect(unknown).toMatchObject({
+        status: 1,
+        err: expect.stringContaining("no host 'none.example.com'"),
+      });
+    });
+
     test('stop at --limit, and --all prints every page', async () => {
       const { out } = await events('--limit', '1');
       expect(out).toContain(': 2 entries, the newest 1\n');
@@ -551,10 +561,13 @@ describe('queries', () => {
       const { out } = await events('--output', 'csv', '--all');
       const [header = '', newest = '', older = ''] = out.split('\r\n');
       expect(header).toBe(
-        'id,time,host_id,host,source,country,request,status,category,action,rules,variable,value,score,user_agent,attacks',
+        'time,host,sip,region,attack,action,status,score,count,rules,untrusted_id,untrusted_method,untrusted_url,' +
+          'untrusted_request_line,untrusted_variable,untrusted_payload,untrusted_user_agent',
       );
-      expect(newest).toContain(",www.example.com,2001:db8::/64,FR,/search,,xss,log,'=1+1,,,,,1");
-      expect(older).toContain(',203.0.113.7,DE,/login?a=1,,sqli,log,942100,,,,,30');
+      expect(newest).toMatch(
+        /,www\.example\.com,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,[^,]+,,\/search,\/search,,,$/,
+      );
+      expect(older).toMatch(/,203\.0\.113\.7,DE,sqli,log,,,30,942100,[^,]+,,\/login,\/login\?a=1,,,$/);
     });
 
     test('one of them is shown with all that is kept', async () => {
@@ -610,11 +623,11 @@ describe('queries', () => {
     });
 
     test('--delete asks the service to delete those of the sources, and nothing less', async () => {
-      const { address, requests } = await listenForPages(() => ({}));
+      const { address, requests } = await listenForPages(() => ({ deleted: 1_234 }));
       const query = ['events', '--delete', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
       expect(await run([...query, '--source', '192.0.2.7', '--source', '2001:db8::/64', '--yes'])).toEqual({
         status: 0,
-        out: 'deleted the kept attacks from 192.0.2.7, 2001:db8::/64\n',
+        out: 'deleted 1,234 entries from 192.0.2.7, 2001:db8::/64\n',
         err: '',
       });
       expect(requests.map(({ method, pathname, search }) => [method, pathname, search])).toEqual([
