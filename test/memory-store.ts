@@ -389,8 +389,13 @@ export function memoryStore(
           const parts = Array.from({ length: Math.ceil(entries.length / 1_000) }, (_, i) =>
             entries.slice(i * 1_000, (i + 1) * 1_000),
           );
-          const blocks = parts.map((part) => new AttackBlock(hour, encodeBlock(hour, part, threshold)));
-          yield { hour, blocks, threshold };
+          const ranksOf = (part: readonly AttackEntry[]) =>
+            threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
+          const blocks = parts.map((part) => {
+            const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
+            return new AttackBlock(hour, finish(encodeBlock(content)));
+          });
+          yield { hour, blocks };
         }
       },
 
@@ -520,7 +525,10 @@ function keptAttacks(project: string, attacks: readonly AttackEntry[], limit: nu
     const key = entryKey(attack);
     distinct.set(key, { ...attack, count: attack.count + (distinct.get(key)?.count ?? 0) });
   }
-  const ranked = Array.from(distinct.values(), (entry) => ({ entry, rank: sampleRank(project, entry) }));
+  const ranked = Array.from(distinct.values(), (entry) => ({
+    entry,
+    rank: sampleRank(project, entryKey(entry)),
+  }));
   ranked.sort((a, b) => a.rank - b.rank || compareEntries(a.entry, b.entry));
   const entries = ranked.slice(0, limit).map(({ entry }) => entry);
   const threshold = ranked.length > limit ? (ranked[limit - 1]?.rank ?? 0) : 0;

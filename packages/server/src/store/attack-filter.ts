@@ -1,6 +1,6 @@
 /** Conditions on kept attacks, tested once per distinct value of a block instead of once per entry. */
-import { BlockList } from 'node:net';
-import type { AttackBlock, ColumnName } from './attack-block.ts';
+import { BlockList, isIPv4 } from 'node:net';
+import { type AttackBlock, type ColumnName, firstRow, valueHash } from './attack-block.ts';
 
 /** What a list of values selects; the `n...` parameters of the API exclude. */
 export interface AttackFilter {
@@ -28,6 +28,8 @@ type ValueTest = (value: string) => boolean;
 interface Condition {
   column: ColumnName;
   test: ValueTest;
+  /** The hashes of the values if these are all that the test accepts. */
+  hashes: readonly Buffer[] | undefined;
   isExcluded: boolean;
 }
 
@@ -51,7 +53,9 @@ export class AttackMatcher {
     const conditions = (lists: AttackFilter['include'], isExcluded: boolean) =>
       FILTERS.flatMap((name): Condition[] => {
         const values = lists[name];
-        return values ? [{ column: COLUMN_OF[name], test: testOf(name, values), isExcluded }] : [];
+        if (values === undefined) return [];
+        const hashes = isExact(name, values) ? values.map(valueHash) : undefined;
+        return [{ column: COLUMN_OF[name], test: testOf(name, values), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
   }
@@ -63,43 +67,71 @@ export class AttackMatcher {
 
   /** The positions of the entries between two times that fulfil all conditions, ascending. */
   rows(block: AttackBlock, from: number, to: number): number[] {
-    const tests: ((i: number) => boolean)[] = [];
+    const first = from <= block.first ? 0 : firstRow(block.times, from);
+    const end = block.last < to ? block.length : firstRow(block.times, to);
+    let rows: number[] | undefined;
     for (const condition of this.#conditions) {
-      const test = condition.column === 'rule' ? ruleTest(block, condition) : entryTest(block, condition);
-      if (test === 'none') return [];
-      if (test !== 'all') tests.push(test);
+      const matches = matchesOf(block, condition);
+      if (matches === 'all') continue;
+      if (matches === 'none') return [];
+      const test = condition.column === 'rule' ? ruleTest : entryTest;
+      rows = filterRows(rows, first, end, test(block, condition, matches));
     }
-    const { times } = block;
-    const rows: number[] = [];
-    for (let i = 0; i < block.length; i++) {
-      const time = times[i] ?? 0;
-      if (time >= from && time < to && tests.every((test) => test(i))) rows.push(i);
-    }
-    return rows;
+    return rows ?? filterRows(undefined, first, end, () => true);
   }
 }
 
-type RowTest = 'all' | 'none' | ((i: number) => boolean);
+type RowTest = (i: number) => boolean;
 
-function entryTest(block: AttackBlock, { column, test, isExcluded }: Condition): RowTest {
-  const { dictionary, index } = block.column(column);
-  const passes = dictionary.map((value) => test(value) !== isExcluded);
-  if (passes.every(Boolean)) return 'all';
-  return passes.some(Boolean) ? (i) => passes[index(i)] === true : 'none';
+/** `rows`: undefined for all from `first` on, before `end`. */
+function filterRows(
+  rows: readonly number[] | undefined,
+  first: number,
+  end: number,
+  test: RowTest,
+): number[] {
+  if (rows) return rows.filter(test);
+  const found: number[] = [];
+  for (let i = first; i < end; i++) if (test(i)) found.push(i);
+  return found;
+}
+
+/** 1 for each value of the dictionary that the filter names. Or all entries fulfil the condition, or none. */
+function matchesOf(
+  block: AttackBlock,
+  { column, test, hashes, isExcluded }: Condition,
+): Uint8Array | 'all' | 'none' {
+  const matches =
+    (hashes && block.find(column, hashes)) ??
+    Uint8Array.from(block.column(column).dictionary, (value) => (test(value) ? 1 : 0));
+  if (!matches.includes(1)) return isExcluded ? 'all' : 'none';
+  if (matches.includes(0) || column === 'rule') return matches;
+  return isExcluded ? 'none' : 'all';
+}
+
+function entryTest(block: AttackBlock, { column, isExcluded }: Condition, matches: Uint8Array): RowTest {
+  const indexes = block.indexes(column);
+  const wanted = isExcluded ? 0 : 1;
+  return (i) => matches[indexes[i] as number] === wanted;
 }
 
 /** An entry has any number of rules: it matches if one of them does. */
-function ruleTest(block: AttackBlock, { column, test, isExcluded }: Condition): RowTest {
-  const { dictionary, index } = block.column(column);
-  const matches = dictionary.map(test);
-  if (!matches.some(Boolean)) return isExcluded ? 'all' : 'none';
+function ruleTest(block: AttackBlock, { column, isExcluded }: Condition, matches: Uint8Array): RowTest {
+  const indexes = block.indexes(column);
   const { ruleEnds } = block;
   return (i) => {
     for (let at = ruleEnds[i - 1] ?? 0; at < (ruleEnds[i] ?? 0); at++) {
-      if (matches[index(at)]) return !isExcluded;
+      if (matches[indexes[at] as number] === 1) return !isExcluded;
     }
     return isExcluded;
   };
+}
+
+/** Whether the test accepts these values only. */
+function isExact(name: FilterName, values: readonly string[]): boolean {
+  if (name === 'urls') return !values.some((value) => value.endsWith('*'));
+  if (name === 'sources') return values.every(isIPv4);
+  return name === 'rules';
 }
 
 function testOf(name: FilterName, values: readonly string[]): ValueTest {
