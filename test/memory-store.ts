@@ -4,6 +4,7 @@ import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-bl
 import {
   type AttackEntry,
   compareEntries,
+  entryId,
   entryKey,
   sampleRank,
   toEntry,
@@ -238,6 +239,7 @@ export function memoryStore(
       const counted = keptHours(project)
         .flatMap(({ entries }) => entries)
         .filter(({ time }) => from <= time && time < to)
+        .map((entry) => ({ ...entry, id: entryId(entry) }))
         .map((entry) => (registered.has(entry.hostId ?? '') ? entry : { ...entry, hostId: null }))
         .filter(({ hostId }) => hosts === undefined || (hostId !== null && hosts.includes(hostId)))
         .filter((entry) => isSelected(entry, filter, ['categories']));
@@ -254,7 +256,9 @@ export function memoryStore(
     async eraseAttacks(id, filter) {
       changes++;
       const project = open(id);
-      project.attacks = project.attacks.filter((attack) => !isSelected(attack, filter, FILTERS));
+      project.attacks = project.attacks.filter((attack) => {
+        return !isSelected({ ...attack, id: entryId(attack) }, filter, FILTERS);
+      });
     },
 
     async version() {
@@ -486,13 +490,16 @@ function isSelected(entry: AttackEntry, { include, exclude }: AttackFilter, name
 function valuesOf(entry: AttackEntry, name: FilterName): string[] {
   const { id, hostId, category, blocked, source, country, method, url, status, rules } = entry;
   if (name === 'rules') return rules.map((rule) => rule.id);
+  if (name === 'values' || name === 'valueParts') return rules.map(({ value = '' }) => value);
   const action = blocked === undefined ? '' : blocked ? 'block' : 'log';
   const values = { ids: id, hosts: hostId, categories: category, actions: action, sources: source };
-  const others = { countries: country, methods: method, urls: url, statuses: status };
+  const parts = { sourceParts: source, urlParts: url };
+  const others = { countries: country, methods: method, urls: url, statuses: status, ...parts };
   return [String({ ...values, ...others }[name] ?? '')];
 }
 
 function isSame(name: FilterName, value: string, wanted: string): boolean {
+  if (name.endsWith('Parts')) return value.includes(wanted);
   if (name === 'urls' && wanted.endsWith('*')) return value !== '' && value.startsWith(wanted.slice(0, -1));
   if (name !== 'sources') return value === wanted;
   const [address = '', bits] = wanted.split('/');

@@ -73,6 +73,10 @@ const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
   urls: ['/', '/1', '/2*', '/*', '*'],
   statuses: ['200', '403'],
   rules: ['a', 'b', '942100', '942103'],
+  values: ['a', 'b'],
+  sourceParts: ['113', '2001:', '::'],
+  urlParts: ['/', '1', 'none'],
+  valueParts: ['a', '\u00e4', 'none'],
 };
 const filterLists = fc.record(
   Object.fromEntries(
@@ -205,6 +209,26 @@ export function attackTests({ fresh, runs }: Suite): void {
         count: 2,
       },
     ]);
+  });
+
+  test('an ID selects all entries that have it, and those alone', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 60, seed: 6 })));
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 60, seed: 7 })));
+    await store.deleteHost({ project: 'p', id: ids[0] ?? '' });
+    const all = (await list(store, 'p')).items;
+    const generated = all.filter(({ id }) => id.length > 1).map(({ id }) => id);
+    expect(new Set(generated).size).toBe(generated.length);
+    expect(all.length).toBeGreaterThan(generated.length + 10);
+    for (const id of ['a', 'b', ...generated.slice(0, 4), ...generated.slice(-4)]) {
+      const [only, others] = [all.filter((entry) => entry.id === id), all.filter((entry) => entry.id !== id)];
+      expect((await list(store, 'p', { filter: { include: { ids: [id] }, exclude: {} } })).items).toEqual(
+        only,
+      );
+      const excluded = await list(store, 'p', { filter: { include: {}, exclude: { ids: [id, 'none'] } } });
+      expect(excluded.items).toEqual(others);
+    }
   });
 
   test('an hour over the limit keeps the same attacks, whatever the order and size of batches', async () => {

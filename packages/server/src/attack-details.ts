@@ -130,7 +130,7 @@ export function matchedValue(value: string, part: string): string {
 }
 
 /** The address without port and brackets, in one spelling, so that it is counted under one key. */
-function canonicalAddress(text: string | undefined): string | undefined {
+export function canonicalAddress(text: string | undefined): string | undefined {
   if (text === undefined || text.length > ADDRESS_LENGTH_MAX) return undefined;
   if (isIPv4(text)) return copyOf(text);
   const address = /^(?:\[([^\]]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+)$/.exec(text);

@@ -5,7 +5,7 @@ import { topKey } from './store.ts';
 
 /** One entry of the list of attacks. A field that the log does not have is absent. */
 export interface AttackEntry extends Omit<AttackDetails, 'id' | 'rule' | 'rules'> {
-  /** The ID of the request in its log; '' if the log has none: see `entryId`. */
+  /** The ID of the request in its log; '' if the log has none. In lists: see `entryId`. */
   id: string;
   /** Milliseconds since the epoch. */
   time: number;
@@ -59,11 +59,11 @@ export function entryKey(entry: AttackEntry): string {
   return JSON.stringify([...request, url, query, status, score, userAgent, values]);
 }
 
-/** What identifies the entry in the API: the ID of the request, or a hash of what is kept. */
+/** What identifies the entry in the API: the ID of the request, or one of its time (`timeInId`) and a hash of what is kept. */
 export function entryId(entry: AttackEntry): string {
-  return entry.id === ''
-    ? createHash('sha256').update(entryKey(entry)).digest('base64url').slice(0, 22)
-    : entry.id;
+  if (entry.id !== '') return entry.id;
+  const hash = createHash('sha256').update(entryKey(entry)).digest('base64url');
+  return `${entry.time.toString(36)}-${hash.slice(0, 16)}`;
 }
 
 /** Pages of a list are in this order, or in its reverse. Never 0 for two entries of a list. */

@@ -1,6 +1,9 @@
 /** Conditions on kept attacks, tested once per distinct value of a block instead of once per entry. */
-import { BlockList, isIPv4 } from 'node:net';
+import { isIPv4 } from 'node:net';
+import { networkOf } from '../event.ts';
 import { type AttackBlock, type ColumnName, firstRow, valueHash } from './attack-block.ts';
+import { entryId } from './attack-entries.ts';
+import { timeInId } from './store.ts';
 
 /** What a list of values selects; the `n...` parameters of the API exclude. */
 export interface AttackFilter {
@@ -8,43 +11,44 @@ export interface AttackFilter {
   exclude: Partial<Record<FilterName, readonly string[]>>;
 }
 
-export const FILTERS = [
-  'ids',
-  'hosts',
-  'categories',
-  'actions',
-  'sources',
-  'countries',
-  'methods',
-  'urls',
-  'statuses',
-  'rules',
-] as const;
-export type FilterName = (typeof FILTERS)[number];
+const COLUMN_OF = {
+  ids: 'id',
+  hosts: 'host',
+  categories: 'attack',
+  /** `block`, `log`, or '' if the log does not say. */
+  actions: 'attack',
+  /** Addresses and networks. */
+  sources: 'source',
+  countries: 'country',
+  methods: 'method',
+  /** Whole paths, or prefixes that end with `*`. */
+  urls: 'url',
+  statuses: 'status',
+  rules: 'rule',
+  /** The values that rules matched. */
+  values: 'value',
+  // Texts that the value contains.
+  sourceParts: 'source',
+  urlParts: 'url',
+  valueParts: 'value',
+} as const satisfies Record<string, ColumnName>;
+
+export type FilterName = keyof typeof COLUMN_OF;
+
+/** `Object.keys` has no type for the names. */
+export const FILTERS = Object.keys(COLUMN_OF) as FilterName[];
 
 /** Whether a value in a column is one of those that the filter names. */
 type ValueTest = (value: string) => boolean;
 
 interface Condition {
-  column: ColumnName;
+  name: FilterName;
+  values: readonly string[];
   test: ValueTest;
   /** The hashes of the values if these are all that the test accepts. */
   hashes: readonly Buffer[] | undefined;
   isExcluded: boolean;
 }
-
-const COLUMN_OF: Record<FilterName, ColumnName> = {
-  ids: 'id',
-  hosts: 'host',
-  categories: 'attack',
-  actions: 'attack',
-  sources: 'source',
-  countries: 'country',
-  methods: 'method',
-  urls: 'url',
-  statuses: 'status',
-  rules: 'rule',
-};
 
 export class AttackMatcher {
   readonly #conditions: Condition[];
@@ -55,7 +59,7 @@ export class AttackMatcher {
         const values = lists[name];
         if (values === undefined) return [];
         const hashes = isExact(name, values) ? values.map(valueHash) : undefined;
-        return [{ column: COLUMN_OF[name], test: testOf(name, values), hashes, isExcluded }];
+        return [{ name, values, test: testOf(name, values), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
   }
@@ -71,24 +75,22 @@ export class AttackMatcher {
     const end = block.last < to ? block.length : firstRow(block.times, to);
     let rows: number[] | undefined;
     for (const condition of this.#conditions) {
-      const matches = matchesOf(block, condition);
-      if (matches === 'all') continue;
-      if (matches === 'none') return [];
-      const test = condition.column === 'rule' ? ruleTest : entryTest;
-      rows = filterRows(rows, first, end, test(block, condition, matches));
+      const test = rowTest(block, condition);
+      if (test === 'none') return [];
+      if (test !== 'all') rows = filterRows(rows, first, end, test);
     }
     return rows ?? filterRows(undefined, first, end, () => true);
   }
 }
 
-type RowTest = (i: number) => boolean;
+type RowTest = 'all' | 'none' | ((i: number) => boolean);
 
 /** `rows`: undefined for all from `first` on, before `end`. */
 function filterRows(
   rows: readonly number[] | undefined,
   first: number,
   end: number,
-  test: RowTest,
+  test: (i: number) => boolean,
 ): number[] {
   if (rows) return rows.filter(test);
   const found: number[] = [];
@@ -96,27 +98,46 @@ function filterRows(
   return found;
 }
 
-/** 1 for each value of the dictionary that the filter names. Or all entries fulfil the condition, or none. */
-function matchesOf(
-  block: AttackBlock,
-  { column, test, hashes, isExcluded }: Condition,
-): Uint8Array | 'all' | 'none' {
+function rowTest(block: AttackBlock, condition: Condition): RowTest {
+  const { name, isExcluded, test, hashes } = condition;
+  const column = COLUMN_OF[name];
+  if (column === 'id') return idTest(block, condition);
+  /** 1 for each value of the dictionary that the filter names. */
   const matches =
     (hashes && block.find(column, hashes)) ??
     Uint8Array.from(block.column(column).dictionary, (value) => (test(value) ? 1 : 0));
   if (!matches.includes(1)) return isExcluded ? 'all' : 'none';
-  if (matches.includes(0) || column === 'rule') return matches;
-  return isExcluded ? 'none' : 'all';
-}
-
-function entryTest(block: AttackBlock, { column, isExcluded }: Condition, matches: Uint8Array): RowTest {
+  if (column === 'rule' || column === 'value') return ruleTest(block, column, matches, isExcluded);
+  if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
   const indexes = block.indexes(column);
   const wanted = isExcluded ? 0 : 1;
   return (i) => matches[indexes[i] as number] === wanted;
 }
 
+/** The generated ID of an entry without one contains its time: only entries of that time are hashed. */
+function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): RowTest {
+  const { dictionary, index } = block.column('id');
+  const matches = dictionary.map(test);
+  const times = new Set(dictionary.includes('') ? values.map(timeInId) : []);
+  const isGenerated = [...times].some(
+    (time) => time !== undefined && time >= block.first && time <= block.last,
+  );
+  if (!isGenerated && !matches.some(Boolean)) return isExcluded ? 'all' : 'none';
+  return (i) => {
+    const at = index(i);
+    const isMatch =
+      dictionary[at] === '' && times.has(block.times[i]) ? test(entryId(block.entry(i))) : matches[at];
+    return isMatch !== isExcluded;
+  };
+}
+
 /** An entry has any number of rules: it matches if one of them does. */
-function ruleTest(block: AttackBlock, { column, isExcluded }: Condition, matches: Uint8Array): RowTest {
+function ruleTest(
+  block: AttackBlock,
+  column: ColumnName,
+  matches: Uint8Array,
+  isExcluded: boolean,
+): RowTest {
   const indexes = block.indexes(column);
   const { ruleEnds } = block;
   return (i) => {
@@ -137,32 +158,77 @@ function isExact(name: FilterName, values: readonly string[]): boolean {
 function testOf(name: FilterName, values: readonly string[]): ValueTest {
   if (name === 'sources') return addressTest(values);
   if (name === 'urls') return urlTest(values);
+  if (name === 'sourceParts' || name === 'urlParts' || name === 'valueParts')
+    return (value) => values.some((part) => value.includes(part));
   const wanted = new Set(values);
   if (name === 'categories') return (value) => wanted.has(value.slice(0, value.indexOf(' ')));
   if (name === 'actions') return (value) => wanted.has(value.slice(value.indexOf(' ') + 1));
   return (value) => wanted.has(value);
 }
 
-/** A whole path, or a prefix that ends with `*`. */
 function urlTest(values: readonly string[]): ValueTest {
   const paths = new Set(values.filter((value) => !value.endsWith('*')));
-  const prefixes = values.filter((value) => value.endsWith('*')).map((value) => value.slice(0, -1));
-  return (value) => paths.has(value) || (value !== '' && prefixes.some((prefix) => value.startsWith(prefix)));
-}
-
-/** Addresses and networks. IPv6 addresses are kept as their /64 network, so a longer prefix selects that. */
-function addressTest(values: readonly string[]): ValueTest {
-  const list = new BlockList();
-  for (const value of values) {
-    const [address = '', bits = 128] = value.split('/');
-    if (address.includes(':')) list.addSubnet(address, Math.min(Number(bits), IPV6_BITS_KEPT), 'ipv6');
-    else list.addSubnet(address, Math.min(Number(bits), 32), 'ipv4');
+  const sorted = values
+    .filter((value) => value.endsWith('*'))
+    .map((value) => value.slice(0, -1))
+    .sort();
+  // Without prefixes of others, the one that a path may begin with is the last that is not greater.
+  const prefixes: string[] = [];
+  for (const prefix of sorted) {
+    const shorter = prefixes.at(-1);
+    if (shorter === undefined || !prefix.startsWith(shorter)) prefixes.push(prefix);
   }
   return (value) => {
-    // A kept network is selected if its first address is.
-    const [address = ''] = value.split('/');
-    return address !== '' && list.check(address, address.includes(':') ? 'ipv6' : 'ipv4');
+    if (value === '') return false;
+    if (paths.has(value)) return true;
+    let [first, end] = [0, prefixes.length];
+    while (first < end) {
+      const middle = (first + end) >> 1;
+      if ((prefixes[middle] ?? '') <= value) first = middle + 1;
+      else end = middle;
+    }
+    const prefix = prefixes[first - 1];
+    return prefix !== undefined && value.startsWith(prefix);
   };
 }
 
-const IPV6_BITS_KEPT = 64;
+/** IPv6 addresses are kept as their /64 network, so a longer prefix selects that. */
+function addressTest(values: readonly string[]): ValueTest {
+  const addresses = new Set<string>();
+  /** The bits of networks, by their number. */
+  const networks = new Map<number, Set<string>>();
+  for (const value of values) {
+    const [address = '', length = 128] = value.split('/');
+    const bits = bitsOf(address);
+    const count = Math.min(Number(length) + 1, bits.length);
+    if (count === bits.length) addresses.add(firstAddress(networkOf(address, KEPT_BITS)));
+    else networks.set(count, (networks.get(count) ?? new Set()).add(bits.slice(0, count)));
+  }
+  return (value) => {
+    // A kept network is selected if its first address is.
+    const address = firstAddress(value);
+    if (address === '' || networks.size === 0) return addresses.has(address);
+    const bits = bitsOf(address);
+    return addresses.has(address) || [...networks].some(([count, all]) => all.has(bits.slice(0, count)));
+  };
+}
+
+const KEPT_BITS = { ipv4: 32, ipv6: 64 } as const;
+
+function firstAddress(network: string): string {
+  const slash = network.indexOf('/');
+  return slash === -1 ? network : network.slice(0, slash);
+}
+
+/** 4 or 6, and the bits that are kept. */
+function bitsOf(address: string): string {
+  const binary = (number: number, length: number) => number.toString(2).padStart(length, '0');
+  if (!address.includes(':'))
+    return `4${address
+      .split('.')
+      .map((part) => binary(Number(part), 8))
+      .join('')}`;
+  const [start = ''] = networkOf(address, KEPT_BITS).split('::');
+  const groups = start.split(':');
+  return `6${[0, 1, 2, 3].map((i) => binary(Number.parseInt(groups[i] || '0', 16), 16)).join('')}`;
+}

@@ -1,6 +1,6 @@
 /** The list of kept attacks: which of them a query selects, in which order, and how many there are. */
 import type { AttackBlock } from './attack-block.ts';
-import { type AttackEntry, entryKey } from './attack-entries.ts';
+import { type AttackEntry, entryId, entryKey } from './attack-entries.ts';
 import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
 import type { Selection, TimeRange } from './store.ts';
@@ -14,7 +14,7 @@ export interface AttackQuery extends Selection, TimeRange {
 }
 
 export interface AttackList {
-  /** The entries of the page. */
+  /** The entries of the page. Each has an ID, which stays the same if its host is deleted. */
   items: AttackEntry[];
   /** The number of entries on all pages. */
   total: number;
@@ -122,7 +122,7 @@ export class AttackLister {
 
   #item(entry: AttackEntry): AttackEntry {
     const isKnown = entry.hostId !== null && this.#isRegistered(entry.hostId);
-    return { ...entry, hostId: isKnown ? entry.hostId : null };
+    return { ...entry, id: entryId(entry), hostId: isKnown ? entry.hostId : null };
   }
 }
 

@@ -17,6 +17,10 @@ import type { AttackList, AttackQuery } from './attack-list.ts';
 import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
 import type { Rows, RowsName } from './rows.ts';
 
+export type { AttackEntry } from './attack-entries.ts';
+export type { AttackFilter, FilterName } from './attack-filter.ts';
+export type { AttackList, AttackQuery } from './attack-list.ts';
+
 export interface Store {
   /** For a store in a file: distinguishes the file from another one at the same path. */
   readonly fileId?: number;
@@ -326,6 +330,12 @@ export function topKey(list: TopListName, details: AttackDetails): string | unde
   if (list === 'rules') return details.rule;
   if (list === 'countries') return details.country;
   return details.source && networkOf(details.source, { ipv4: 32, ipv6: 64 });
+}
+
+/** The time of an attack whose ID the store may have made: logs can have IDs that look like that. */
+export function timeInId(id: string): number | undefined {
+  const [, time] = /^([0-9a-z]{1,10})-[\w-]{16}$/.exec(id) ?? [];
+  return time === undefined ? undefined : Number.parseInt(time, 36);
 }
 
 export interface Retention {
