@@ -1,6 +1,7 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, type Event } from '../packages/server/src/event.ts';
+import { CATEGORIES, type Category, type Event, topUrl } from '../packages/server/src/event.ts';
 import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-block.ts';
+import type { CountedField } from '../packages/server/src/store/attack-counts.ts';
 import {
   type AttackEntry,
   compareEntries,
@@ -253,6 +254,22 @@ export function memoryStore(
       };
     },
 
+    async countAttacks({ edges, by, ...query }) {
+      const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+      const page = { isAscending: true, offset: 0, limit: Number.POSITIVE_INFINITY };
+      const { items, keptAttacks } = await store.attacks({ ...query, ...range, ...page });
+      const points = new Map<string, Float64Array>();
+      for (const item of items) {
+        const value = fieldOf(item, by);
+        if (value === undefined) continue;
+        const counts = points.get(value) ?? new Float64Array(edges.length - 1);
+        const point = edges.findLastIndex((edge) => edge <= item.time);
+        counts[point] = (counts[point] ?? 0) + item.count;
+        points.set(value, counts);
+      }
+      return { points, keptAttacks };
+    },
+
     async eraseAttacks(id, filter) {
       changes++;
       const project = open(id);
@@ -485,6 +502,13 @@ function isSelected(entry: AttackEntry, { include, exclude }: AttackFilter, name
     const [wanted, unwanted] = [include[name], exclude[name]];
     return (wanted === undefined || has(name, wanted)) && (unwanted === undefined || !has(name, unwanted));
   });
+}
+
+function fieldOf(entry: AttackEntry, by: CountedField): string | undefined {
+  const { category, hostId, source, country, url, rules } = entry;
+  if (by === 'actions') return `${category} ${valuesOf(entry, 'actions')[0]}`;
+  if (by === 'urls') return url && `${hostId ?? ''}\0${topUrl(url)}`;
+  return { hosts: hostId ?? undefined, sources: source, rules: rules[0]?.id, countries: country }[by];
 }
 
 function valuesOf(entry: AttackEntry, name: FilterName): string[] {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
-import { HOUR_MS, type Store } from '../../packages/server/src/store/store.ts';
+import { HOUR_MS, type Store, TOP_LISTS } from '../../packages/server/src/store/store.ts';
 import { memoryStore } from '../memory-store.ts';
 import { addHosts, attackWithDetails, batch, hostSet, moment, NOW, pick, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
@@ -35,6 +35,11 @@ const attack: fc.Arbitrary<RandomEvent> = fc
     attack: category,
     details: { ...one.details, ...more },
   }));
+
+/** One of the values, by number. */
+function pickOne<T>(values: readonly T[], number: number): T {
+  return values[number % values.length] as T;
+}
 
 const ALL = { from: NOW - 2_000 * HOUR_MS, to: NOW + HOUR_MS };
 
@@ -92,6 +97,7 @@ const randomAttackQuery = fc.record({
   filter: fc.record({ include: few, exclude: few }),
   hosts: hostSet,
   range: fc.tuple(moment, moment),
+  cuts: fc.array(moment, { maxLength: 4 }),
   isAscending: fc.boolean(),
   offset: fc.nat(20),
   limit: fc.integer({ min: 1, max: 20 }),
@@ -118,6 +124,11 @@ export function attackTests({ fresh, runs }: Suite): void {
             const selected = { ...query, from, to, hosts: pick(ids, hosts) };
             const kept = await list(store, project, selected);
             expect(kept).toEqual(await list(oracle, project, selected));
+            const by = pickOne(['actions', 'hosts', ...TOP_LISTS] as const, query.offset);
+            const counted = { project, hosts: selected.hosts, filter: query.filter, by };
+            const cuts = query.cuts.map((cut) => Math.min(Math.max(cut, from), to)).sort((a, b) => a - b);
+            const counts = { ...counted, edges: [from, ...cuts, to] };
+            expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
             const { include, exclude } = query.filter;
             if (include.categories || exclude.categories) continue;
             const edges = [from, to];

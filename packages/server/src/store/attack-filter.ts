@@ -132,12 +132,7 @@ function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): Ro
 }
 
 /** An entry has any number of rules: it matches if one of them does. */
-function ruleTest(
-  block: AttackBlock,
-  column: ColumnName,
-  matches: Uint8Array,
-  isExcluded: boolean,
-): RowTest {
+function ruleTest(block: AttackBlock, column: ColumnName, matches: Uint8Array, isExcluded: boolean): RowTest {
   const indexes = block.indexes(column);
   const { ruleEnds } = block;
   return (i) => {

@@ -1,8 +1,9 @@
 /** The list of kept attacks: which of them a query selects, in which order, and how many there are. */
 import type { AttackBlock } from './attack-block.ts';
 import { type AttackEntry, entryId, entryKey } from './attack-entries.ts';
-import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
+import type { AttackFilter } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
+import { AttackSelection, attacksOf, lengthOf, type SelectedRows } from './attack-selection.ts';
 import type { Selection, TimeRange } from './store.ts';
 
 export interface AttackQuery extends Selection, TimeRange {
@@ -23,12 +24,6 @@ export interface AttackList {
   keptAttacks: number;
 }
 
-/** The selected rows of a block, ascending. All of them if `rows` is undefined. */
-interface Selected {
-  block: AttackBlock;
-  rows: readonly number[] | undefined;
-}
-
 interface Row {
   block: AttackBlock;
   i: number;
@@ -44,21 +39,12 @@ export class AttackLister {
   readonly list: AttackList = { items: [], total: 0, kept: 0, keptAttacks: 0 };
   readonly #query: AttackQuery;
   readonly #isRegistered: (hostId: string) => boolean;
-  /** By range, hosts and categories, which the counters know too, and by everything. */
-  readonly #counted: AttackMatcher;
-  readonly #selected: AttackMatcher;
+  readonly #selection: AttackSelection;
 
   constructor(query: AttackQuery, isRegistered: (hostId: string) => boolean) {
     this.#query = query;
     this.#isRegistered = isRegistered;
-    const { include, exclude } = query.filter;
-    const hosts = query.hosts && { hosts: query.hosts.filter(isRegistered) };
-    const counted = {
-      include: { ...hosts, ...(include.categories && { categories: include.categories }) },
-      exclude: exclude.categories ? { categories: exclude.categories } : {},
-    };
-    this.#counted = new AttackMatcher(counted);
-    this.#selected = new AttackMatcher({ include: { ...include, ...hosts }, exclude });
+    this.#selection = new AttackSelection(query, query, isRegistered);
   }
 
   /** Whether `add` reads no more than the heads of the blocks. */
@@ -66,25 +52,23 @@ export class AttackLister {
     const threshold = lowestThreshold(blocks);
     const total = blocks.reduce((sum, { length }) => sum + length, 0);
     const [first, end] = this.#page(total);
-    return first >= end && blocks.every((block) => this.#isWhole(block, threshold, this.#selected));
+    return first >= end && blocks.every((block) => this.#selection.isWhole(block, threshold));
   }
 
   *add({ blocks }: AttackHour): Generator<void, void> {
     const threshold = lowestThreshold(blocks);
-    const isSame = this.#selected.size === this.#counted.size;
-    const selected: Selected[] = [];
+    const all: SelectedRows[] = [];
     let total = 0;
     for (const block of blocks) {
-      const counted = this.#select(block, threshold, this.#counted);
+      const { counted, selected } = this.#selection.select(block, threshold);
       this.list.kept += lengthOf(counted);
       this.list.keptAttacks += attacksOf(counted);
-      const rows = isSame ? counted : this.#select(block, threshold, this.#selected);
-      selected.push(rows);
-      total += lengthOf(rows);
+      all.push(selected);
+      total += lengthOf(selected);
       yield;
     }
     const [first, end] = this.#page(total);
-    if (first < end) yield* this.#addItems(selected, first, end);
+    if (first < end) yield* this.#addItems(all, first, end);
     this.list.total += total;
   }
 
@@ -95,22 +79,8 @@ export class AttackLister {
     return [Math.max(0, offset - total), Math.min(length, offset + limit - total)];
   }
 
-  /** Most blocks are selected as a whole, which needs no more than their heads. */
-  #isWhole(block: AttackBlock, threshold: number, matcher: AttackMatcher): boolean {
-    const { from, to } = this.#query;
-    return matcher.size === 0 && from <= block.first && block.last < to && block.threshold === threshold;
-  }
-
-  #select(block: AttackBlock, threshold: number, matcher: AttackMatcher): Selected {
-    if (this.#isWhole(block, threshold, matcher)) return { block, rows: undefined };
-    const { from, to } = this.#query;
-    const rows = matcher.rows(block, from, to);
-    if (block.threshold === threshold) return { block, rows };
-    return { block, rows: rows.filter((i) => (block.ranks[i] ?? 0) <= threshold) };
-  }
-
   /** `first` and `end`: positions in the list of these rows. */
-  *#addItems(selected: readonly Selected[], first: number, end: number): Generator<void, void> {
+  *#addItems(selected: readonly SelectedRows[], first: number, end: number): Generator<void, void> {
     const { isAscending } = this.#query;
     const rows = yield* sortRows(selected);
     for (let n = first; n < end; n++) {
@@ -126,18 +96,8 @@ export class AttackLister {
   }
 }
 
-function lengthOf({ block, rows }: Selected): number {
-  return rows?.length ?? block.length;
-}
-
-function attacksOf({ block, rows }: Selected): number {
-  if (rows === undefined || rows.length === block.length) return block.attacks;
-  if (block.attacks === block.length) return rows.length;
-  return rows.reduce((sum, i) => sum + (block.counts[i] ?? 0), 0);
-}
-
 /** In ascending order. */
-function* sortRows(selected: readonly Selected[]): Generator<void, Row[]> {
+function* sortRows(selected: readonly SelectedRows[]): Generator<void, Row[]> {
   const byTime = selected.toSorted((a, b) => a.block.first - b.block.first);
   const all: Row[] = [];
   for (const { block, rows } of byTime) {

@@ -1,10 +1,11 @@
 /** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
 import { AttackBlock, headLength } from '../attack-block.ts';
+import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
 import { AttackAdditions, type AttackHour, addToHour, eraseRows, type StoredBlock } from '../attack-hours.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
 import { finish, Slices } from '../slices.ts';
-import { HOUR_MS, StoreDamaged, type TimeRange } from '../store.ts';
+import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
 import { inSnapshot } from './count.ts';
 import {
   addChecksum,
@@ -112,22 +113,50 @@ export class GroupAttacks extends AttackAdditions {
   }
 }
 
-export function listAttacks(schema: Schema, query: AttackQuery): Promise<AttackList> {
-  return inSnapshot(schema, async (read) => {
-    const project = schema.projects.get(query.project, read);
-    const isRegistered = (id: string) =>
-      project !== undefined && schema.hosts.get([project.scope, id], read) !== undefined;
-    const lister = new AttackLister(query, memoized(isRegistered));
-    if (project) await new Slices().run(addHours(lister, readAttacks(schema, project, query, read)));
-    return lister.list;
-  });
+export async function listAttacks(schema: Schema, query: AttackQuery): Promise<AttackList> {
+  const lister = await addHours(
+    schema,
+    query,
+    query,
+    (isRegistered) => new AttackLister(query, isRegistered),
+  );
+  return lister.list;
 }
 
-function* addHours(lister: AttackLister, hours: Iterable<AttackHour>): Generator<void, void> {
-  for (const hour of hours) {
-    yield;
-    yield* lister.add(hour);
-  }
+export async function countAttacks(schema: Schema, query: AttackCountQuery): Promise<AttackCounts> {
+  const range = { ...rangeOf(query), isAscending: true };
+  const { points, keptAttacks } = await addHours(
+    schema,
+    query,
+    range,
+    (isRegistered) => new AttackCounter(query, isRegistered),
+  );
+  return { points, keptAttacks };
+}
+
+/** Adds the hours of a range to what `create` returns. */
+function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
+  schema: Schema,
+  { project: id }: Selection,
+  range: TimeRange & { isAscending: boolean },
+  create: (isRegistered: (hostId: string) => boolean) => T,
+): Promise<T> {
+  return inSnapshot(schema, async (read) => {
+    const project = schema.projects.get(id, read);
+    const target = create(
+      memoized(
+        (host) => project !== undefined && schema.hosts.get([project.scope, host], read) !== undefined,
+      ),
+    );
+    function* addAll(found: ProjectRecord) {
+      for (const hour of readAttacks(schema, found, range, read)) {
+        yield;
+        yield* target.add(hour);
+      }
+    }
+    if (project) await new Slices().run(addAll(project));
+    return target;
+  });
 }
 
 /** The hours of a range that have kept attacks. */

@@ -24,7 +24,14 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from './append.ts';
-import { deleteAttacksSteps, eraseAttacks, listAttacks, putAttackHour, readAttacks } from './attacks.ts';
+import {
+  countAttacks,
+  deleteAttacksSteps,
+  eraseAttacks,
+  listAttacks,
+  putAttackHour,
+  readAttacks,
+} from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostLists } from './host-lists.ts';
@@ -138,6 +145,8 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     top: (query) => available(() => track(findTop(query))),
 
     attacks: (query) => available(() => track(listAttacks(schema, query))),
+
+    countAttacks: (query) => available(() => track(countAttacks(schema, query))),
 
     eraseAttacks: (id, filter) =>
       available(async () => {

@@ -2,6 +2,7 @@
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { AttackBlock, BLOCK_ENTRIES_MAX } from '../attack-block.ts';
+import { AttackCounter, rangeOf } from '../attack-counts.ts';
 import { AttackMatcher } from '../attack-filter.ts';
 import {
   type AttackAdditions,
@@ -13,7 +14,7 @@ import {
 } from '../attack-hours.ts';
 import { AttackLister } from '../attack-list.ts';
 import { Slices } from '../slices.ts';
-import { HOUR_MS, type Store, type TimeRange, type Transfer } from '../store.ts';
+import { HOUR_MS, type Selection, type Store, type TimeRange, type Transfer } from '../store.ts';
 import { addChanges, lockProject, OF_PROJECT } from './coordination.ts';
 import { hostsOfProject } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
@@ -24,31 +25,47 @@ import { readBefore } from './top-lists.ts';
 export function attackMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
-): Pick<Store, 'attacks' | 'eraseAttacks'> & Pick<Transfer, 'attackHours' | 'putAttackHour'> {
+): Pick<Store, 'attacks' | 'countAttacks' | 'eraseAttacks'> &
+  Pick<Transfer, 'attackHours' | 'putAttackHour'> {
   /** All blocks of an hour are of one moment, but hours may differ. The caller compares versions. */
   async function readHour(project: string, hour: number): Promise<AttackHour> {
     const rows = await readStored(database.run.bind(database), project, hour);
     return { hour, blocks: rows.map((row) => toBlock(hour, row)) };
   }
 
+  /** Adds the hours of a range to what `create` returns. */
+  async function addHours<T extends HoursTarget>(
+    { project }: Selection,
+    { isAscending, ...range }: TimeRange & { isAscending: boolean },
+    create: (isRegistered: (hostId: string) => boolean) => T,
+  ): Promise<T> {
+    const hosts = await available(() => hostsOfProject(database, project));
+    const ids = new Set(hosts.map(({ id }) => id));
+    const target = create((id) => ids.has(id));
+    const slices = new Slices();
+    const [first, last] = await hoursOf(database, project, range);
+    for (let n = 0; n <= last - first; n += HOURS_PER_READ) {
+      const start = isAscending ? first + n : Math.max(first, last + 1 - n - HOURS_PER_READ);
+      const end = isAscending ? first + n + HOURS_PER_READ : last + 1 - n;
+      const heads = await readHeads(database, project, start, Math.min(end, last + 1));
+      for (const hour of isAscending ? heads : heads.reverse()) {
+        const whole = target.needsOnlyHeads?.(hour) ? hour : await readHour(project, hour.hour);
+        await slices.run(target.add(whole));
+      }
+    }
+    return target;
+  }
+
   return {
     async attacks(query) {
-      const { project, isAscending } = query;
-      const hosts = await available(() => hostsOfProject(database, project));
-      const ids = new Set(hosts.map(({ id }) => id));
-      const lister = new AttackLister(query, (id) => ids.has(id));
-      const slices = new Slices();
-      const [first, last] = await hoursOf(database, project, query);
-      for (let n = 0; n <= last - first; n += HOURS_PER_READ) {
-        const start = isAscending ? first + n : Math.max(first, last + 1 - n - HOURS_PER_READ);
-        const end = isAscending ? first + n + HOURS_PER_READ : last + 1 - n;
-        const heads = await readHeads(database, project, start, Math.min(end, last + 1));
-        for (const hour of isAscending ? heads : heads.reverse()) {
-          const whole = lister.needsOnlyHeads(hour) ? hour : await readHour(project, hour.hour);
-          await slices.run(lister.add(whole));
-        }
-      }
-      return lister.list;
+      return (await addHours(query, query, (isRegistered) => new AttackLister(query, isRegistered))).list;
+    },
+
+    async countAttacks(query) {
+      const range = { ...rangeOf(query), isAscending: true };
+      const create = (isRegistered: (id: string) => boolean) => new AttackCounter(query, isRegistered);
+      const { points, keptAttacks } = await addHours(query, range, create);
+      return { points, keptAttacks };
     },
 
     async *attackHours(project) {
@@ -71,6 +88,11 @@ export function attackMethods(
 
     putAttackHour: (project, hour) => available(() => putAttackHour(database, project, hour)),
   };
+}
+
+interface HoursTarget {
+  needsOnlyHeads?(hour: AttackHour): boolean;
+  add(hour: AttackHour): Generator<void, void>;
 }
 
 const EVER = { from: 0, to: Number.MAX_SAFE_INTEGER };
