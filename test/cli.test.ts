@@ -346,24 +346,26 @@ describe('serve', () => {
 describe('query commands', () => {
   const HOUR_MS = 3_600_000;
 
-  /** A service with these events, and a function that runs a query command on it. */
+  /** A service with these events, and functions that run a query command on it: `query` expects no message. */
   async function setUp(events: readonly object[], ...args: string[]) {
     const installation = await sandbox.init();
     await sandbox.ingest(installation.project_id, events, ...args);
     const { address } = await sandbox.serve();
     const connection = ['--url', address, '--project', 'default', '--user', 'admin'];
     const env = { WAFSTAT_PASSWORD: installation.password };
-    return async (...words: string[]) => {
-      const { status, stdout, stderr } = await sandbox.run([...words, ...connection], { env });
+    const run = (...words: string[]) => sandbox.run([...words, ...connection], { env });
+    const query = async (...words: string[]) => {
+      const { status, stdout, stderr } = await run(...words);
       expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
       return stdout;
     };
+    return { run, query };
   }
 
   test('hosts lists each host once, however many there are', async () => {
     const names = Array.from({ length: 2_345 }, (_, i) => `host-${String(i).padStart(4, '0')}.example`);
     const time = Date.now() - HOUR_MS;
-    const query = await setUp(
+    const { query } = await setUp(
       names.map((host) => ({ time, host })),
       '--hosts-max',
       '3000',
@@ -390,7 +392,7 @@ describe('query commands', () => {
       attack: categories[i % categories.length],
       count: 1 + (i % 7),
     }));
-    const query = await setUp(events);
+    const { query } = await setUp(events);
     const range = ['--from', String(start + 100_000), '--to', String(start + 5_000_000), '--output', 'csv'];
     for (const hosts of [[], ['--host', 'a.example', '--host', 'c.example']]) {
       const rows = async (...words: string[]) => {
@@ -420,5 +422,50 @@ describe('query commands', () => {
       expect(timeline.sums[2]).toBe(counted.reduce((sum, { count }) => sum + count, 0));
       expect(timeline.sums[2]).toBeGreaterThan(0);
     }
+  });
+
+  test('events lists the attacks that the counters count, page by page, and deletes those of a source', async () => {
+    const start = Math.floor(Date.now() / HOUR_MS - 2) * HOUR_MS;
+    const events = Array.from({ length: 2_300 }, (_, i) => ({
+      ...{ time: start + i * 1_000, host: 'a.example', attack: i % 3 === 0 ? 'xss' : 'sqli' },
+      ...{
+        id: `request-${i}`,
+        method: 'GET',
+        url: `/item/${i % 10},${i % 7}?q=%0d`,
+        source: `192.0.2.${i % 5}`,
+      },
+      rules: [{ id: `94210${i % 2}`, variable: 'ARGS:q', value: `\u001b[31m${i}`, severity: 'critical' }],
+    }));
+    const { run, query } = await setUp(events);
+    const range = ['--from', String(start), '--to', String(start + HOUR_MS)];
+    const list = async (...words: string[]): Promise<{ id: string }[]> =>
+      wholeLines(await query('events', ...range, '--all', '--output', 'json', ...words)).map((line) =>
+        JSON.parse(line),
+      );
+    const ids = (items: readonly { id: string }[]) => items.map(({ id }) => id);
+    const newest = events.toReversed();
+    expect(ids(await list())).toEqual(ids(newest));
+    const selected = newest.filter(
+      ({ source, url, attack }) => source !== '192.0.2.1' && url.startsWith('/item/4,4') && attack === 'sqli',
+    );
+    expect(selected.length).toBeGreaterThan(0);
+    expect(
+      ids(await list('--not-source', '192.0.2.1', '--attack-url', '/item/4,4', '--category', 'sqli')),
+    ).toEqual(ids(selected));
+    const [title = '', header = '', ...rows] = wholeLines(await query('events', ...range));
+    expect(title).toContain('2,300 entries, the newest 50');
+    expect(header).toMatch(/^time \(\+00:00\) +host +source +request +category +rule +action$/);
+    expect(rows).toHaveLength(50);
+    expect(await query('event', 'request-7')).toMatch(/^942101 +critical +ARGS:q +\\u001b\[31m7$/m);
+    await query('events', '--delete', '--source', '192.0.2.3', '--yes');
+    const types = wholeLines(await query('types', ...range, '--output', 'csv'));
+    expect(types.reduce((sum, line) => sum + (Number(line.split(',')[1]) || 0), 0)).toBe(2_300);
+    expect(await run('events', ...range, '--source', '192.0.2.3', '--output', 'json')).toMatchObject({
+      status: 0,
+      stdout: '',
+      stderr: expect.stringContaining('incomplete: 1,840 entries are kept of 2,300 attacks'),
+    });
+    expectRefusal(await run('event', 'request-3'), 'request-3', 'WAF.4000');
+    expect((await onData('audit')).stdout).toContain('events.delete');
   });
 });

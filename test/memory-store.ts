@@ -182,8 +182,8 @@ export function memoryStore(
         const assigned = hostId === null || registered.has(hostId) ? event : { ...event, hostId: null };
         project.events.push(assigned);
         if (event.time >= topListsBefore) project.mentions.push(...mentionsOf(assigned));
-        if (assigned.attack !== null && hourOf(assigned) * HOUR_MS >= Math.max(topListsBefore, freedBefore))
-          project.attacks.push(toEntry(assigned, assigned.hostId));
+        const isKept = eventsMax > 0 && hourOf(assigned) * HOUR_MS >= Math.max(topListsBefore, freedBefore);
+        if (assigned.attack !== null && isKept) project.attacks.push(toEntry(assigned, assigned.hostId));
       }
       if (batch.followed) putFollowed(project, batch.followed);
       const sourceOf = (name: string) => project.sources.find((source) => source.name === name);
@@ -550,7 +550,9 @@ function bitsOf(address: string): string {
 }
 
 /** Adds up equal attacks, and keeps those with the smallest ranks. */
-function keptAttacks(project: string, attacks: readonly AttackEntry[], limit: number) {
+function keptAttacks(project: string, attacks: readonly AttackEntry[], eventsMax: number) {
+  // Those that were kept before keeping was turned off stay.
+  const limit = eventsMax || Number.POSITIVE_INFINITY;
   const distinct = new Map<string, AttackEntry>();
   for (const attack of attacks) {
     const key = entryKey(attack);

@@ -13,7 +13,7 @@ const SHARE = 0.05;
 const DAY_MS = 86_400_000;
 const DISTRIBUTED = [
   ...['projects', 'hosts', 'sources', 'source_hosts', 'batches', 'followed_paths', 'changes'],
-  ...['segments', 'rollups', 'top_lists', 'requests'],
+  ...['segments', 'rollups', 'top_lists', 'attacks', 'requests'],
 ];
 
 describe.skipIf(!CITUS.isInstalled())(`with Citus (${CITUS.needs})`, () => {

@@ -256,7 +256,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         const { status, stdout } = await copy('--to', 'postgres');
         expect([status, stdout]).toEqual([
           0,
-          'copied and verified: both stores have 2000 requests and 2000 attacks, and the same top lists\n',
+          'copied and verified: both stores have 2000 requests and 2000 attacks, and the same top lists and kept attacks\n',
         ]);
       }
       expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
+import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
 import { HOUR_MS, type Store, TOP_LISTS } from '../../packages/server/src/store/store.ts';
 import { memoryStore } from '../memory-store.ts';
 import { addHosts, attackWithDetails, batch, hostSet, moment, NOW, pick, type RandomEvent } from './data.ts';
@@ -103,7 +104,7 @@ const randomAttackQuery = fc.record({
   limit: fc.integer({ min: 1, max: 20 }),
 });
 
-export function attackTests({ fresh, runs }: Suite): void {
+export function attackTests({ fresh, runs, destroyAll }: Suite): void {
   test('kept attacks equal the oracle, and add up to the counts', async () => {
     const { store } = await fresh();
     let run = 0;
@@ -336,5 +337,35 @@ export function attackTests({ fresh, runs }: Suite): void {
     const hours = new Set((await list(oracle, 'p')).items.map(({ time }) => Math.floor(time / HOUR_MS)));
     const copied = (await list(store, 'p')).items.filter(({ time }) => hours.has(Math.floor(time / HOUR_MS)));
     expect(copied).toEqual((await list(oracle, 'p')).items);
+  });
+
+  test('a copied project has the same attacks, and none in hours whose details were deleted', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 300, seed: 7 })));
+    await store.prune(0, { topListsBefore: NOW - 30 * HOUR_MS });
+    const expected = await list(store, 'p');
+    const [attacks] = await store.count({ project: 'p', edges: [ALL.from, ALL.to], rows: 'attacks' });
+    expect(expected.keptAttacks).toBeGreaterThan(0);
+    expect(expected.keptAttacks).toBeLessThan(attacks[0] ?? 0);
+    const other = memoryStore(() => NOW, { eventsMax: 0 });
+    for (let i = 0; i < 2; i++) await copyProject(store, other, 'p');
+    expect(await differences(store, other, 'p', ALL)).toEqual([]);
+    await destroyAll();
+    const { store: back } = await fresh({ eventsMax: 0 });
+    for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+    expect(await differences(other, back, 'p', ALL)).toEqual([]);
+    expect(await list(back, 'p')).toEqual(expected);
+    await back.eraseAttacks('p', { include: { ids: [expected.items[0]?.id ?? ''] }, exclude: {} });
+    expect(await differences(other, back, 'p', ALL)).toEqual(['the kept attacks differ']);
+  });
+
+  test('with a limit of 0, attacks count, but are not kept', async () => {
+    const { store } = await fresh({ eventsMax: 0 });
+    const ids = await addHosts(store, 'p');
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 20, seed: 8 })));
+    const [attacks] = await store.count({ project: 'p', edges: [ALL.from, ALL.to], rows: 'attacks' });
+    expect(attacks[0]).toBeGreaterThan(0);
+    expect(await list(store, 'p')).toEqual({ items: [], total: 0, kept: 0, keptAttacks: 0 });
   });
 }

@@ -8,6 +8,8 @@ import {
   flagOf,
   givenName,
   integer,
+  isNetwork,
+  listOfValues,
   nameOf,
   type Option,
   type Options,
@@ -20,7 +22,13 @@ import {
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 import { parseDatabaseUrl } from './postgres/url.ts';
-import { CACHE_BYTES, TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
+import {
+  CACHE_BYTES,
+  EVENTS_MAX_DEFAULT,
+  EVENTS_MAX_LIMIT,
+  TOP_KEYS_DEFAULT,
+  TOP_KEYS_MAX,
+} from './store/store.ts';
 
 /** What top lists keep of attacks. */
 const TOP_LIST_OPTIONS = grouped('Top lists:', {
@@ -38,7 +46,7 @@ const TOP_LIST_OPTIONS = grouped('Top lists:', {
   ),
 });
 
-/** What the list of attacks keeps, besides client addresses. */
+/** What the list of attacks keeps, besides client addresses, and how many of them. */
 const ATTACK_OPTIONS = grouped('Kept attacks:', {
   attackQueries: setting(
     '--attack-queries <on|off>',
@@ -51,6 +59,12 @@ const ATTACK_OPTIONS = grouped('Kept attacks:', {
     'keep the values that matched rules, with secrets masked; off: keep only the rules and variables',
     oneOf('on', 'off'),
     { default: 'on' },
+  ),
+  eventsMax: setting(
+    '--events-max <n>',
+    'how many attacks to keep per project and hour; an hour with more keeps a random sample; 0: keep none, only count',
+    integer(0, EVENTS_MAX_LIMIT),
+    { default: String(EVENTS_MAX_DEFAULT) },
   ),
 });
 
@@ -105,7 +119,7 @@ export const SERVER_OPTIONS = {
   corsOrigin: setting(
     '--cors-origin <url...>',
     'let web pages of this origin call the API, like https://app.example.com; may be repeated',
-    origins,
+    listOfValues(origin),
   ),
   publicUrl: setting(
     '--public-url <url>',
@@ -147,7 +161,7 @@ export const SERVER_OPTIONS = {
   ...grouped('Top lists:', {
     detailsRetention: setting(
       '--details-retention <time>',
-      'how long to keep top lists and examples of dropped lines, which contain client addresses; never longer than --retention',
+      'how long to keep top lists, attacks and examples of dropped lines, which contain client addresses; never longer than --retention',
       duration('dh', '1h', '36525d', '30d or 36h'),
       { default: '30d' },
     ),
@@ -405,28 +419,19 @@ function address(value: string): ListenAddress {
 }
 
 function proxies(value: string): string {
-  for (const item of value.split(',')) {
-    const [address = '', bits, ...more] = item.trim().split('/');
-    const bitsMax = isIP(address) === 4 ? 32 : 128;
-    const fits = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
-    if (!isIP(address) || !fits || more.length > 0) {
-      throw new Error('must be IP addresses or ranges like 10.0.0.0/8, separated by commas');
-    }
-  }
+  if (!value.split(',').every((item) => isNetwork(item.trim())))
+    throw new Error('must be IP addresses or ranges like 10.0.0.0/8, separated by commas');
   return value;
 }
 
-/** A repeated option arrives joined with commas. */
-function origins(value: string): string[] {
-  return value.split(',').map((item) => {
-    const parsed = URL.canParse(item.trim()) ? new URL(item.trim()) : null;
-    // The URL of an origin has nothing else, except for a slash.
-    if (parsed && /^https?:$/.test(parsed.protocol) && parsed.href === `${parsed.origin}/`)
-      return parsed.origin;
-    throw new Error(
-      'must be an origin like https://app.example.com: scheme, host, perhaps a port, no path, not *',
-    );
-  });
+function origin(value: string): string {
+  const parsed = URL.canParse(value) ? new URL(value) : null;
+  // The URL of an origin has nothing else, except for a slash.
+  if (parsed && /^https?:$/.test(parsed.protocol) && parsed.href === `${parsed.origin}/`)
+    return parsed.origin;
+  throw new Error(
+    'must be an origin like https://app.example.com: scheme, host, perhaps a port, no path, not *',
+  );
 }
 
 function identityUrl(value: string): string {

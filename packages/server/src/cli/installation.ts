@@ -52,7 +52,11 @@ export interface Installation {
 
 const RETRY_MS = 1_000;
 
-type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number; cache?: number };
+type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & {
+  topKeys?: number;
+  eventsMax?: number;
+  cache?: number;
+};
 type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Location = StoreValues & FileSettings & { data?: string | undefined };
@@ -306,7 +310,7 @@ export async function openStore(
   file: string,
   { now, env }: CommandContext,
 ): Promise<Store> {
-  const options = { topKeys: values.topKeys, cacheBytes: values.cache };
+  const options = { topKeys: values.topKeys, eventsMax: values.eventsMax, cacheBytes: values.cache };
   if (isEmbedded(values)) return lmdbStore(file, now, options);
   // Loaded on demand: most installations do not use it.
   const { postgresStore } = await import('../store/postgres/postgres.ts');

@@ -1,5 +1,6 @@
 /** Options of commands: declaration, parsing, and one report of everything that is wrong with them. */
 import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
 import { parseTime } from '../ingest/formats/timestamps.ts';
 
 export interface Option<T> {
@@ -113,7 +114,7 @@ export function givenName(named: { flags: string; env?: string }, source: 'cli' 
 
 /** The query of a URL may contain a token. */
 function shownValue({ flags }: { flags: string }, value: string): string {
-  const shown = withoutPassword(value);
+  const shown = withoutPassword(value.replaceAll(REPEATED, ','));
   return /<urls?>$/.test(flags) ? shown.replace(/[?#].*$/s, '?***') : shown;
 }
 
@@ -135,9 +136,25 @@ export function flag(value: string): boolean {
   throw new Error('must be true or false');
 }
 
+/** Separates the values of an option that is repeated: they may contain commas. */
+export const REPEATED = '\n';
+
+/** The values of an option that can be repeated. Commas separate them, too, unless they may contain commas. */
+export function listOfValues<T>(parse: (value: string) => T, separators: RegExp = /[,\n]/) {
+  return (values: string): T[] => values.split(separators).map((value) => parse(value.trim()));
+}
+
 export function identifier(value: string): string {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(value)) throw new Error('must be 1 to 64 letters, digits, _ or -');
   return value;
+}
+
+/** Whether it is an IP address, or a range like 10.0.0.0/8. */
+export function isNetwork(value: string): boolean {
+  const [address = '', bits, ...more] = value.split('/');
+  const bitsMax = isIP(address) === 4 ? 32 : 128;
+  const fits = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
+  return isIP(address) !== 0 && fits && more.length === 0;
 }
 
 export function oneOf<T extends string>(...allowed: T[]) {

@@ -14,6 +14,7 @@ import {
 import {
   type Option,
   type Options,
+  REPEATED,
   readOptions,
   type Source,
   sourceOf,
@@ -41,6 +42,9 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'Query commands (client of a running service):': {
     timeline: 'show requests and attacks over time; the time of an interval is its end',
     types: 'show attacks by category',
+    events: 'list the attacks that the service keeps, newest first; or delete those of a source',
+    'event <id>':
+      'show everything that is kept of an attack: the request, and all rules with what they matched',
     peak: 'show the number of requests in the busiest second, and the minute in which it was',
     'top <sources|urls|rules|countries>':
       'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
@@ -71,7 +75,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       'return free space in the statistics file to the file system; stop the server and all other commands first',
     horizon: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
     migrate: 'create the tables in PostgreSQL; can be repeated',
-    copy: 'copy a project between the data directory and PostgreSQL; includes its top lists and the read positions of its logs; verifies the copy; stop ingest and all services on both stores first',
+    copy: 'copy a project between the data directory and PostgreSQL; includes its top lists, its kept attacks and the read positions of its logs; verifies the copy; stop ingest and all services on both stores first',
     'copy-identity':
       'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; verifies the copy; stop the service first',
   },
@@ -94,6 +98,8 @@ const LOADERS: Readonly<Record<string, Load>> = {
   categories: async () => (await import('./categories.ts')).categoriesCommand,
   timeline: async () => (await import('./client/query.ts')).timelineCommand,
   types: async () => (await import('./client/query.ts')).typesCommand,
+  events: async () => (await import('./client/events.ts')).eventsCommand,
+  event: async () => (await import('./client/events.ts')).eventCommand,
   peak: async () => (await import('./client/query.ts')).peakCommand,
   top: async () => (await import('./client/top.ts')).topCommand,
   hosts: async () => (await import('./client/lists.ts')).hostsCommand,
@@ -201,7 +207,10 @@ function addCommand(sub: Commander, command: Command, io: Io, finish: (status: n
   if (command.examples)
     sub.addHelpText('after', `\nExamples:\n${command.examples.map((line) => `  ${line}`).join('\n')}`);
   sub.action(async () => {
-    const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
+    const onCommandLine = (name: string) => {
+      const given: unknown = sub.getOptionValue(attributes.get(name) ?? '');
+      return Array.isArray(given) ? given.join(REPEATED) : given?.toString();
+    };
     const source = sourceOf(command.options, onCommandLine, io.env);
     const missing = operands
       .slice(sub.args.length)

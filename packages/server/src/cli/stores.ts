@@ -64,9 +64,9 @@ export const copyCommand = command({
     ...STORE_IN_POSTGRES,
   },
   run: ({ data, project: name, to: target, ...values }, _operands, io) =>
-    withInstallation({ store: 'lmdb', data }, io, async ({ identity, store: embedded }) => {
+    withInstallation({ store: 'lmdb', data, eventsMax: 0 }, io, async ({ identity, store: embedded }) => {
       const { id: project } = identity.administration.projectNamed(name);
-      const postgres = await openStore({ ...values, store: 'postgres' }, '', io);
+      const postgres = await openStore({ ...values, store: 'postgres', eventsMax: 0 }, '', io);
       const [from, to] = target === 'postgres' ? [embedded, postgres] : [postgres, embedded];
       try {
         const bar = progressBar(io, 'Copying', null, (counts) => `${counts} counts`);
@@ -89,7 +89,7 @@ export const copyCommand = command({
         });
         printText(
           io.stdout,
-          `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks, and the same top lists`,
+          `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks, and the same top lists and kept attacks`,
         );
         if (requests[0] === 0 && attacks[0] === 0) {
           warn(

@@ -1,4 +1,4 @@
-/** The options of top lists, from the command line to the store. */
+/** The options of top lists and kept attacks, from the command line to the store. */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +7,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import type { AttackList } from '../store/attack-list.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store, TopList } from '../store/store.ts';
 import { runProgram } from './program.ts';
@@ -34,8 +35,8 @@ async function run(argv: string[], stdin = ''): Promise<string> {
   return out;
 }
 
-async function inStore<T>(action: (store: Store) => Promise<T>): Promise<T> {
-  const store = lmdbStore(join(directory, 'data', 'statistics.mdb'), () => NOW);
+async function inStore<T>(action: (store: Store) => Promise<T>, eventsMax?: number): Promise<T> {
+  const store = lmdbStore(join(directory, 'data', 'statistics.mdb'), () => NOW, { eventsMax });
   try {
     return await action(store);
   } finally {
@@ -45,6 +46,11 @@ async function inStore<T>(action: (store: Store) => Promise<T>): Promise<T> {
 
 function sourcesOf(project: string): Promise<TopList> {
   return inStore((store) => store.top({ project, list: 'sources', from: 0, to: NOW, limit: 100 }));
+}
+
+function keptOf(project: string, eventsMax?: number): Promise<AttackList> {
+  const query = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 100 };
+  return inStore((store) => store.attacks({ project, from: 0, to: NOW, ...query }), eventsMax);
 }
 
 beforeAll(async () => {
@@ -87,6 +93,41 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   ).toMatchObject({ 1: Float64Array.of(120) });
 });
 
+test('ingest keeps as many attacks as --events-max says, and a deleted project has none', async () => {
+  const { id } = JSON.parse(await run(['project', 'add', 'limited', '--json']));
+  const ingest = async (source: string, limit: number) => {
+    const attacks = Array.from({ length: 40 }, (_, i) => ({
+      time: NOW - 1,
+      host: 'a.example',
+      attack: 'xss',
+      url: `/${source}${i}`,
+    }));
+    const options = [
+      '--project',
+      'limited',
+      '--format',
+      'events',
+      '--source',
+      source,
+      '--events-max',
+      `${limit}`,
+    ];
+    await run(['ingest', '-', ...options], attacks.map((attack) => JSON.stringify(attack)).join('\n'));
+    return (await keptOf(id, limit)).kept;
+  };
+  expect(await ingest('a', 0)).toBe(0);
+  expect(await ingest('b', 100)).toBe(40);
+  expect(await ingest('c', 7)).toBe(7);
+  await ingest('d', 0);
+  expect((await keptOf(id, 7)).kept).toBe(7);
+  const [, attacks] = await inStore((store) =>
+    store.count({ project: id, edges: [0, NOW], rows: 'timeline' }),
+  );
+  expect(attacks[0]).toBe(160);
+  await run(['project', 'delete', 'limited', '--yes']);
+  expect(await keptOf(id)).toMatchObject({ kept: 0, items: [] });
+});
+
 test('serve applies its options to pushes', async () => {
   const stopping = new AbortController();
   onTestFinished(() => stopping.abort());
@@ -119,4 +160,5 @@ test('serve applies its options to pushes', async () => {
     attacks: 1,
     items: [{ key: '2001:db8:1::/48', count: 1, error: 0 }],
   });
+  expect(await keptOf(project)).toMatchObject({ kept: 1, items: [{ source: '2001:db8:1::/48' }] });
 });

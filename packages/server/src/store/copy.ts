@@ -1,6 +1,7 @@
 /** Copies a project from one store to another and compares the two. */
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import { entryKey } from './attack-entries.ts';
 import { HOUR_MS, NO_SOURCE, type Store, type TimeRange, wholeHours } from './store.ts';
 
 const DAY_MS = 86_400_000;
@@ -12,7 +13,8 @@ export class CopyConflict extends Error {}
 
 /**
  * Skips what an earlier copy has copied, so an interrupted copy can be run again. Neither store may count anything
- * during the copy. `progress` is called with the number of events in each part.
+ * during the copy. `to` must not keep attacks of appended events (`eventsMax: 0`): they lack what the kept ones have.
+ * `progress` is called with the number of events in each part.
  */
 export async function copyProject(
   from: Store,
@@ -36,6 +38,7 @@ export async function copyProject(
   }
   for await (const slices of from.transfer.topSlices(project))
     await to.transfer.putTopSlices(project, slices);
+  for await (const hour of from.transfer.attackHours(project)) await to.transfer.putAttackHour(project, hour);
   for (const source of await from.sources(project)) {
     await to.transfer.putSource(project, source, []);
     for await (const batches of from.transfer.batches(project, source.name))
@@ -98,6 +101,7 @@ export async function differences(
     const owner = hostId === null ? 'the project' : `host ${hostId}`;
     if (lists.get(hostId) !== otherLists.get(hostId)) found.push(`the top lists of ${owner} differ`);
   }
+  await compare('kept attacks', (store) => hashAttacks(store, project, range));
   return found;
 }
 
@@ -117,4 +121,20 @@ async function hashTopLists(
     }
   }
   return sums;
+}
+
+/** Stores may divide the attacks of an hour into different blocks. */
+async function hashAttacks(store: Store, project: string, range: TimeRange): Promise<string> {
+  const { from, to } = wholeHours(range);
+  const hash = createHash('sha256');
+  for await (const { hour, blocks } of store.transfer.attackHours(project)) {
+    if (hour * HOUR_MS < from || hour * HOUR_MS >= to) continue;
+    const counts = new Map<string, number>();
+    for (const entry of blocks.flatMap((block) => block.entries())) {
+      const key = entryKey(entry);
+      counts.set(key, (counts.get(key) ?? 0) + entry.count);
+    }
+    for (const key of [...counts.keys()].sort()) hash.update(`${counts.get(key)} ${key}\n`);
+  }
+  return hash.digest('hex');
 }

@@ -1,8 +1,9 @@
 import { memoryStore } from '../../../../test/memory-store.ts';
 import { storeConformance } from '../../../../test/store-conformance.ts';
+import type { LimitOptions } from './store.ts';
 
-async function open(now: () => number) {
-  const store = memoryStore(now);
+async function open(now: () => number, limits?: LimitOptions) {
+  const store = memoryStore(now, limits);
   return { store, destroy: () => store.close() };
 }
 

@@ -232,6 +232,8 @@ export const TOP_KEYS_MAX = 4_096;
 
 /** How many attacks a project keeps per hour: about a megabyte. */
 export const EVENTS_MAX_DEFAULT = 16_384;
+/** An hour over the limit is cut in memory, where an entry takes about a kilobyte. */
+export const EVENTS_MAX_LIMIT = 131_072;
 
 export interface AppendLimits {
   /** How many values a top list keeps per hour, and project or host. */

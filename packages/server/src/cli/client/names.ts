@@ -1,5 +1,5 @@
 /** Projects and hosts by name: the API takes IDs. */
-import type { Client } from '@wafstat/client';
+import type { Client, Host } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
 import { ID_PATTERN, normalHostname } from '../../event.ts';
 import { valueAt } from '../../json-path.ts';
@@ -145,17 +145,33 @@ export async function hostIds(
   signal: AbortSignal,
 ): Promise<string[] | undefined> {
   if (given === undefined || given.every((value) => GENERATED_ID.test(value))) return given?.slice();
-  const idsByName = new Map<string, string>();
-  const ids = new Set<string>();
-  for await (const { id, hostname } of client.hosts({ signal })) {
-    idsByName.set(hostname, id);
-    ids.add(id);
+  const find = await hostFinder(client, signal);
+  return given.map((value) => (GENERATED_ID.test(value) ? value : find(value).id));
+}
+
+/** The name of a host that is given by ID or name. */
+export async function hostName(
+  client: Pick<Client, 'hosts'>,
+  given: string | undefined,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return given === undefined ? undefined : (await hostFinder(client, signal))(given).hostname;
+}
+
+async function hostFinder(
+  client: Pick<Client, 'hosts'>,
+  signal: AbortSignal,
+): Promise<(value: string) => Host> {
+  const byName = new Map<string, Host>();
+  const byId = new Map<string, Host>();
+  for await (const host of client.hosts({ signal })) {
+    byName.set(host.hostname, host);
+    byId.set(host.id, host);
   }
-  return given.map((value) => {
+  return (value) => {
     // An ID takes precedence: anyone who sends a Host header can register a name that equals it.
-    if (GENERATED_ID.test(value) || ids.has(value)) return value;
-    const id = idsByName.get(normalHostname(value) ?? value);
-    if (id !== undefined) return id;
+    const host = byId.get(value) ?? byName.get(normalHostname(value) ?? value);
+    if (host !== undefined) return host;
     throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
-  });
+  };
 }

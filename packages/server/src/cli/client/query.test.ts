@@ -100,13 +100,14 @@ async function getToken(): Promise<string> {
 
 /** A service that records requests, and has the same response for all but one call. */
 async function listen(
-  body: object,
+  body: object | ((request: IncomingMessage) => object),
   qps: object = [],
 ): Promise<{ address: string; requests: IncomingMessage[] }> {
   const requests: IncomingMessage[] = [];
   const server = createServer((request, response) => {
     requests.push(request);
-    response.end(JSON.stringify(request.url?.includes('/qps/timeline') ? qps : body));
+    const isQps = request.url?.includes('/qps/timeline');
+    response.end(JSON.stringify(isQps ? qps : typeof body === 'function' ? body(request) : body));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -116,6 +117,17 @@ async function listen(
   });
   // A server that listens on a port has an address of this form.
   return { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
+}
+
+/** A service that records the requests, and has these responses by page. */
+async function listenForPages(bodyOf: (page: number) => object) {
+  const requests: (URL & { method?: string | undefined })[] = [];
+  const { address } = await listen((request) => {
+    const requested = new URL(request.url ?? '', 'http://service');
+    requests.push(Object.assign(requested, { method: request.method }));
+    return bodyOf(Number(requested.searchParams.get('page')));
+  });
+  return { address, requests };
 }
 
 describe('queries', () => {
@@ -467,6 +479,188 @@ describe('queries', () => {
     });
   });
 
+  describe('events', () => {
+    const events = (...args: string[]) => run(['events', ...args, ...place, ...signIn, ...RANGE], password);
+    const time = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+    const sources = async (...args: string[]) => {
+      const { out, err } = await events(...args, '--output', 'json');
+      expect(err).toBe('');
+      return out.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line).sip]));
+    };
+
+    test('are a table, newest first', async () => {
+      const { status, out, err } = await events();
+      expect({ status, err }).toEqual({ status: 0, err: '' });
+      const [title, ...rows] = out.split('\n').slice(0, -1);
+      expect(title).toMatch(/ \(\+00:00\): 2 entries$/);
+      expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
+        ['time (+00:00)', 'host', 'source', 'request', 'category', 'rule', 'action', 'attacks'],
+        [time(MINUTE + 119_999), 'www.example.com', '2001:db8::/64', '/search', 'xss', '=1+1', 'log', '1'],
+        [
+          time(MINUTE + 60_000),
+          'www.example.com',
+          '203.0.113.7',
+          '/login?a=1',
+          'sqli',
+          '942100',
+          'log',
+          '30',
+        ],
+      ]);
+    });
+
+    test('of all hosts but one are those of the others', async () => {
+      expect(await sources('--not-host', 'www.example.com')).toEqual([]);
+      expect(await sources('--not-host', 'quiet-1')).toHaveLength(2);
+      const unknown = await events('--not-host', 'none.example.com');
+      expect(unknown).toMatchObject({
+        status: 1,
+        err: expect.stringContaining("no host 'none.example.com'"),
+      });
+    });
+
+    test('stop at --limit, and --all prints every page', async () => {
+      const { out } = await events('--limit', '1');
+      expect(out).toContain(': 2 entries, the newest 1\n');
+      expect(out.trimEnd().split('\n')).toHaveLength(3);
+      expect(await sources('--limit', '1')).toEqual(['2001:db8::/64']);
+      expect(await sources('--all')).toEqual(['2001:db8::/64', '203.0.113.7']);
+    });
+
+    test.each([
+      [
+        ['--source', '203.0.113.0/24'],
+        ['--not-source', '2001:db8::/32'],
+      ],
+      [
+        ['--category', 'sqli,cc'],
+        ['--not-category', 'xss'],
+      ],
+      [
+        ['--rule', '942100'],
+        ['--not-rule', '=1+1'],
+      ],
+      [
+        ['--attack-url', '/log*'],
+        ['--not-url', '/search', '--not-url', '/health,*'],
+      ],
+      [
+        ['--country', 'DE', '--country', 'NL'],
+        ['--not-country', 'FR'],
+      ],
+      [
+        ['--host', 'www.example.com', '--source', '203.0.113.7'],
+        ['--category', 'xss,sqli', '--not-rule', '=1+1'],
+      ],
+    ])('are filtered by %j, or by %j', async (include, exclude) => {
+      expect(await sources(...include)).toEqual(['203.0.113.7']);
+      expect(await sources(...exclude)).toEqual(['203.0.113.7']);
+    });
+
+    test('as CSV, where no text is a formula', async () => {
+      const { out } = await events('--output', 'csv', '--all');
+      const [header = '', newest = '', older = ''] = out.split('\r\n');
+      expect(header).toBe(
+        'time,host,sip,region,attack,action,status,score,count,rules,untrusted_id,untrusted_method,untrusted_url,' +
+          'untrusted_request_line,untrusted_variable,untrusted_payload,untrusted_user_agent',
+      );
+      expect(newest).toMatch(
+        /,www\.example\.com,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,[^,]+,,\/search,\/search,,,$/,
+      );
+      expect(older).toMatch(/,203\.0\.113\.7,DE,sqli,log,,,30,942100,[^,]+,,\/login,\/login\?a=1,,,$/);
+    });
+
+    test('one of them is shown with all that is kept', async () => {
+      const [line = ''] = (await events('--rule', '942100', '--output', 'json')).out.split('\n');
+      const { id } = JSON.parse(line);
+      const event = (...args: string[]) => run(['event', id, ...place, ...signIn, ...args], password);
+      const { status, out, err } = await event();
+      expect({ status, err }).toEqual({ status: 0, err: '' });
+      for (const row of [
+        /^source {3,}203\.0\.113\.7$/m,
+        /^country {3,}DE$/m,
+        /^request {3,}\/login\?a=1$/m,
+        /^attacks {3,}30$/m,
+        /^rule +severity +variable +value$/m,
+        /^942100 +- +- +-$/m,
+      ])
+        expect(out).toMatch(row);
+      expect(JSON.parse((await event('--output', 'json')).out)).toEqual(JSON.parse(line));
+      const unknown = await run(['event', 'none', ...place, ...signIn], password);
+      expect(unknown).toMatchObject({ status: 1, out: '', err: expect.stringContaining('WAF.4000') });
+    });
+
+    test('pages have the same end, and the last line says how many attacks are not kept', async () => {
+      const pages = [1_000, 1_000, 500].map((length, page) =>
+        Array.from({ length }, (_, i) => ({
+          id: `${page}-${i}`,
+          time: MINUTE,
+          attack: 'xss',
+          action: 'log',
+        })),
+      );
+      const { address, requests } = await listenForPages((page) => {
+        const items = pages[page - 1] ?? [];
+        return { total: 2_500, items, attacks: 1_200_000, kept: 16_384, complete: false };
+      });
+      const query = ['events', '--url', address, '--token', 't', '--project', 'a'.repeat(32), '--all'];
+      for (const [output, lines] of [
+        ['json', 2_500],
+        ['csv', 2_501],
+        ['table', 2_502],
+      ] as const) {
+        requests.length = 0;
+        const { status, out, err } = await run([...query, '--output', output, '--not-url', '/a,b']);
+        expect({ status, lines: out.trimEnd().split('\n').length }).toEqual({ status: 0, lines });
+        expect(err).toBe(
+          'wafstat: the list is incomplete: 16,384 entries are kept of 1,200,000 attacks ' +
+            '(the server limits them with --events-max and --details-retention)\n',
+        );
+        expect(requests.map(({ searchParams }) => searchParams.get('page'))).toEqual(['1', '2', '3']);
+        expect(new Set(requests.map(({ searchParams }) => searchParams.get('to'))).size).toBe(1);
+        for (const { searchParams } of requests) expect(searchParams.getAll('nurls')).toEqual(['/a,b']);
+      }
+    });
+
+    test('--delete asks the service to delete those of the sources, and nothing less', async () => {
+      const { address, requests } = await listenForPages(() => ({ deleted: 1_234 }));
+      const query = ['events', '--delete', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
+      expect(await run([...query, '--source', '192.0.2.7', '--source', '2001:db8::/64', '--yes'])).toEqual({
+        status: 0,
+        out: 'deleted 1,234 entries from 192.0.2.7, 2001:db8::/64\n',
+        err: '',
+      });
+      expect(requests.map(({ method, pathname, search }) => [method, pathname, search])).toEqual([
+        ['DELETE', `/v1/${'a'.repeat(32)}/waf/event`, '?sips=192.0.2.7&sips=2001%3Adb8%3A%3A%2F64'],
+      ]);
+      expect(await run([...query, '--rule', '1', '--last', '1h'])).toEqual({
+        status: 2,
+        out: '',
+        err:
+          'wafstat: --yes is required without a terminal, because nobody can confirm\n' +
+          'wafstat: --delete requires --source\n' +
+          'wafstat: --delete deletes all attacks of --source: remove --last, --rule\n',
+      });
+      expect(requests).toHaveLength(1);
+    });
+
+    test('mistakes in filters are usage errors', async () => {
+      const { status, err } = await events(
+        ...['--source', '192.0.2.0/33', '--status', '4', '--action', 'drop', '--not-category', 'SQLI'],
+        ...['--all', '--limit', '5'],
+      );
+      expect(status).toBe(2);
+      for (const problem of [
+        "--source is '192.0.2.0/33', but must be an address like 192.0.2.7, or a network",
+        "--status is '4', but must be a response code like 403",
+        "--action is 'drop', but must be one of block, log",
+        "--not-category is 'SQLI', but must be one of xss",
+        'use only one of --all and --limit',
+      ])
+        expect(err).toContain(`wafstat: ${problem}`);
+    });
+  });
+
   test('hosts and sources are lists with a header', async () => {
     const hosts = await run(['hosts', ...place, ...signIn, '--timezone', '+08:00'], password);
     expect(hosts).toMatchObject({ status: 0, err: '' });
@@ -622,6 +816,34 @@ describe('a hostile service', () => {
       { ...source, hostname: EVIL, timestamp: 0, dropped: { [EVIL]: 1 }, first_seen: 0, last_seen: null },
     ],
   };
+  const rules = [{ id: EVIL, variable: EVIL, value: EVIL, severity: EVIL }];
+  const attack = {
+    id: EVIL,
+    time: 0,
+    host: EVIL,
+    host_id: EVIL,
+    sip: EVIL,
+    region: EVIL,
+    request_line: EVIL,
+  };
+  const kept = {
+    ...{ total: 1, attacks: 1, kept: 1, complete: true },
+    items: [{ ...attack, attack: EVIL, rule: EVIL, payload: EVIL, action: EVIL, user_agent: EVIL, rules }],
+  };
+
+  test.each([['events'], ['event', 'x']])('does not control the terminal in %s', async (...command) => {
+    const { address } = await listen(kept);
+    const place = ['--url', address, '--project', 'a'.repeat(32), '--token', 't'];
+    for (const output of command[0] === 'events' ? ['table', 'csv', 'json'] : ['table', 'json']) {
+      for (const columns of [80, undefined]) {
+        const context = columns === undefined ? {} : { columns };
+        const { status, out, err } = await run([...command, ...place, '--output', output], context);
+        expect({ status, err }).toEqual({ status: 0, err: '' });
+        expect(out).toContain('owned');
+        expect(out).not.toMatch(RAW);
+      }
+    }
+  });
 
   test.each(['timeline', 'types', 'peak', 'hosts', 'sources'])(
     'does not control the terminal in %s',

@@ -11,7 +11,7 @@ import {
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command, type Io } from '../command.ts';
-import { oneOf, option, type Source, type Values } from '../options.ts';
+import { listOfValues, oneOf, option, type Source, type Values } from '../options.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { count, dateTime, isoTime, printableCsv, table } from './format.ts';
 import { hostIds } from './names.ts';
@@ -26,11 +26,9 @@ import {
 } from './plot.ts';
 import { RANGE_OPTIONS, rangeOf, rangeProblems } from './range.ts';
 
-/** A repeated option arrives joined with commas. */
-function hostValues(value: string): string[] {
-  const hosts = value.split(',').map((host) => host.trim());
-  if (hosts.includes('')) throw new Error('must be IDs or names of hosts');
-  return hosts;
+function hostValue(value: string): string {
+  if (value === '') throw new Error('must be IDs or names of hosts');
+  return value;
 }
 
 export const QUERY_OPTIONS = {
@@ -38,7 +36,7 @@ export const QUERY_OPTIONS = {
   host: option(
     '--host <host...>',
     "only these hosts, by ID or name ('wafstat hosts' lists them) [default: all hosts of the project]",
-    hostValues,
+    listOfValues(hostValue),
   ),
 };
 

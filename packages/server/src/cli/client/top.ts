@@ -1,17 +1,10 @@
 /** `top`: the most frequent sources, URLs, rules and countries of attacks, from a running service. */
-import {
-  ATTACK_TYPES,
-  type AttackType,
-  type BoundedCount,
-  type Client,
-  type TopAttacks,
-  type TopAttacksQuery,
-  type UrlCount,
-} from '@wafstat/client';
+import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
-import { integer, listOf, oneOf, option, UsageError } from '../options.ts';
+import { integer, listOf, option, UsageError } from '../options.ts';
 import { CONNECTION_OPTIONS } from './connection.ts';
+import { FILTER_OPTIONS } from './filters.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
 import { plotTop, type QueryRange, titleOf } from './plot.ts';
@@ -33,11 +26,6 @@ const LISTS: Readonly<Record<string, Kind>> = {
   countries: { call: (client, query) => client.topCountries(query), one: 'country', many: 'countries' },
 };
 
-/** A repeated option arrives joined with commas. */
-function categories(value: string): AttackType[] {
-  return value.split(',').map((name) => oneOf(...ATTACK_TYPES)(name.trim()));
-}
-
 export const topCommand = command({
   examples: [
     'wafstat top sources --profile shop --last 7d',
@@ -46,11 +34,7 @@ export const topCommand = command({
   ],
   options: {
     ...QUERY_OPTIONS,
-    category: option(
-      '--category <name...>',
-      "only attacks of these categories ('wafstat types' lists them) [default: all]",
-      categories,
-    ),
+    category: FILTER_OPTIONS.category,
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
     output: PLOT_OUTPUT,
     ...CONNECTION_OPTIONS,

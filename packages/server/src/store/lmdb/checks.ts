@@ -1,9 +1,13 @@
 /** Problems of the tables other than counts, which `verify` reports and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { AttackBlock } from '../attack-block.ts';
 import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
+import { checkRecord } from '../top-records.ts';
+import { parseBlockKey, withoutBlockChecksum } from './attacks.ts';
 import { chunksOf, matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import {
+  type BinaryTable,
   checkedJson,
   EXACT,
   META_KEYS,
@@ -12,6 +16,34 @@ import {
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
+import { parseListsKey, withoutListsChecksum } from './top-lists.ts';
+
+/** A table of plain bytes by hour and scope. No other record has its data, so `repair` removes damaged records. */
+export interface HourlyTable {
+  name: string;
+  of: (schema: Schema) => BinaryTable;
+  /** `number`: if an hour has several records. */
+  parseKey: (key: Buffer) => { hour: number; scope: number; number?: number };
+  /** Decodes every value. Throws if the record is damaged. */
+  check: (key: Buffer, value: Buffer) => void;
+}
+
+export const HOURLY_TABLES: readonly HourlyTable[] = [
+  {
+    name: 'top-lists',
+    of: ({ topLists }) => topLists,
+    parseKey: parseListsKey,
+    check: (key, value) => checkRecord(withoutListsChecksum(key, value)),
+  },
+  {
+    name: 'attacks',
+    of: ({ attacks }) => attacks,
+    parseKey: parseBlockKey,
+    check: (key, value) => {
+      new AttackBlock(parseBlockKey(key).hour, withoutBlockChecksum(key, value)).entries();
+    },
+  },
+];
 
 export interface Problem {
   table: string;
@@ -67,7 +99,7 @@ const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'not
 export function* brokenValues(schema: Schema, visit = () => {}): Generator<Problem> {
   const { root, batchDays, batchLinks, batches, sourceHosts } = schema;
   for (const name of [...root.getKeys()].map(String)) {
-    if (name === 'cells' || name === 'top-lists') continue;
+    if (name === 'cells' || HOURLY_TABLES.some((table) => table.name === name)) continue;
     const { decode } = checkedJson(name);
     const table = root.openDB<Buffer>(name, { encoding: 'binary' });
     for (const { key, value } of entries(table)) {

@@ -10,6 +10,7 @@ import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
 import { additionsOf, FIRST_BLOCKED, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { StoreDamaged } from '../store.ts';
+import { parseBlockKey, putBlock, withoutBlockChecksum } from './attacks.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
 import { addChecksum, CHECKSUM_BYTES, cellsSeed, openTables } from './schema.ts';
@@ -19,8 +20,10 @@ const NOW = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const SOURCE = { name: 'test', format: 'events' };
-const TABLES = ['cells', 'meta', 'projects', 'hosts', 'top-lists'];
-const BINARY_TABLES: readonly string[] = ['cells', 'top-lists'];
+const TABLES = ['cells', 'meta', 'projects', 'hosts', 'top-lists', 'attacks'];
+const BINARY_TABLES: readonly string[] = ['cells', 'top-lists', 'attacks'];
+
+const EVERY_ATTACK = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 1_000 };
 
 let directory: string;
 let original: string;
@@ -237,6 +240,62 @@ describe('repair', () => {
     ]);
     expect((await verifyStatistics(path)).problems).toBe(0);
     expect(await results(path)).not.toContain('damaged');
+  });
+
+  test('removes a damaged block of attacks, and reports its hour; the counts stay', async () => {
+    const project = { project: 'p', from: NOW, to: NOW + 48 * HOUR_MS };
+    const read = async (path: string) => {
+      const store = lmdbStore(path, () => NOW);
+      const { items } = await store.attacks({ ...project, ...EVERY_ATTACK });
+      const edges = Array.from({ length: 49 }, (_, i) => NOW + i * HOUR_MS);
+      const [counts] = await store.count({ project: 'p', edges, rows: 'attacks' });
+      await store.close();
+      return { items, counts };
+    };
+    const expected = await read(original);
+    await fc.assert(
+      fc.asyncProperty(fc.nat(), fc.nat(), async (record, bit) => {
+        const path = await damaged((entries) => {
+          const { key, value } = entries[record % entries.length] as Entry;
+          const flipped = Buffer.from(value);
+          flip(flipped, bit);
+          return [{ key, value: flipped }];
+        }, 'attacks');
+        const { findings } = await verifyStatistics(path);
+        expect(findings).toMatchObject([
+          { table: 'attacks', project: 'p', problem: 'invalid key or wrong checksum' },
+        ]);
+        const [{ from = 0, to = 0, key } = { key: '' }] = findings;
+        expect(key).toMatch(/^scope \d+, block \d+$/);
+        expect([from % HOUR_MS, to - from]).toEqual([0, HOUR_MS]);
+        expect((await repairStatistics(path)).lost).toEqual([
+          { ...findings[0], problem: 'invalid key or wrong checksum; removed' },
+        ]);
+        expect((await verifyStatistics(path)).problems).toBe(0);
+        const { items, counts } = await read(path);
+        expect(counts).toEqual(expected.counts);
+        expect(items.length).toBeLessThan(expected.items.length);
+        const isElsewhere = ({ time }: { time: number }) => time < from || time >= to;
+        expect(items.filter(isElsewhere)).toEqual(expected.items.filter(isElsewhere));
+      }),
+      { numRuns: scaled(20) },
+    );
+  });
+
+  test('removes a block of attacks that cannot be decoded, though its checksum is right', async () => {
+    const path = copy();
+    const { root, attacks } = openTables(path);
+    const [key = Buffer.alloc(0)] = [...attacks.getKeys()];
+    const stored = attacks.get(key) ?? Buffer.alloc(0);
+    const block = Buffer.from(withoutBlockChecksum(key, stored)).subarray(0, -1);
+    await root.transaction(() => {
+      putBlock((_, at, value) => attacks.putSync(at, value as Buffer), parseBlockKey(key), block);
+    });
+    await root.close();
+    const { findings } = await verifyStatistics(path);
+    expect(findings).toMatchObject([{ table: 'attacks', problem: 'a record ends inside a number' }]);
+    expect((await repairStatistics(path)).lost).toHaveLength(1);
+    expect((await verifyStatistics(path)).problems).toBe(0);
   });
 
   test('restores a damaged storage version, which verify reports', async () => {
@@ -458,6 +517,7 @@ async function results(path: string): Promise<string[]> {
       const lists = edges.length === 2 && [
         await store.top({ ...top, list: 'sources' }),
         await store.top({ ...top, list: 'urls', categories: ['xss'] }),
+        await store.attacks({ ...range, ...EVERY_ATTACK }),
       ];
       const rows = counts.flat().map((row) => [...row]);
       found.push(JSON.stringify([...rows, [...byHost].map(([id, [row]]) => [id, row[0]]), lists]));

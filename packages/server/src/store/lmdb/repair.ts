@@ -5,7 +5,15 @@
 import { commitSync } from '../../lmdb/files.ts';
 import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
-import { brokenHosts, brokenMeta, brokenSources, brokenValues, type Problem } from './checks.ts';
+import {
+  brokenHosts,
+  brokenMeta,
+  brokenSources,
+  brokenValues,
+  HOURLY_TABLES,
+  type HourlyTable,
+  type Problem,
+} from './checks.ts';
 import {
   type Cells,
   type Comparison,
@@ -36,6 +44,7 @@ import {
   STORAGE_VERSION,
 } from './schema.ts';
 import {
+  damageOf,
   FINDINGS_MAX,
   type Finding,
   keyText,
@@ -43,8 +52,6 @@ import {
   type Owners,
   type Progress,
   readOwners,
-  topListLocation,
-  topListProblem,
   walkPages,
 } from './verify.ts';
 
@@ -97,10 +104,11 @@ class Repair {
       for (const chunk of [...coarseChunks(this.#schema, pair)])
         this.#step(() => this.#repairChunk(pair, chunk));
     }
-    this.#step(() => {
-      this.#removeDamagedTopLists();
-      countChange(this.#schema);
-    });
+    for (const table of HOURLY_TABLES) {
+      this.#progress(table.name);
+      this.#removeDamagedHours(table);
+    }
+    this.#step(() => countChange(this.#schema));
   }
 
   #step(action: () => void): void {
@@ -144,16 +152,23 @@ class Repair {
     }
   }
 
-  /** No other record has their values. Other hours are not affected. */
-  #removeDamagedTopLists(): void {
+  /** Other hours are not affected. Searches before the transaction, because decoding a large table takes long. */
+  #removeDamagedHours(table: HourlyTable): void {
+    const records = table.of(this.#schema);
     const damaged: Buffer[] = [];
-    for (const { key, value } of this.#schema.topLists.getRange()) {
-      const problem = topListProblem(this.#owners, key, value);
-      if (problem === null) continue;
-      damaged.push(key);
-      this.#lost({ ...topListLocation(this.#owners, key), problem: `${problem}; removed` });
+    for (const { key, value } of records.getRange()) {
+      if (damageOf(this.#owners, table, key, value) !== null) damaged.push(key);
     }
-    for (const key of damaged) this.#schema.topLists.removeSync(key);
+    if (damaged.length === 0) return;
+    this.#step(() => {
+      for (const key of damaged) {
+        const value = records.get(key);
+        const finding = value && damageOf(this.#owners, table, key, value);
+        if (!finding) continue;
+        records.removeSync(key);
+        this.#lost({ ...finding, problem: `${finding.problem}; removed` });
+      }
+    });
   }
 
   #repairChunk(pair: LevelPair, chunk: number): void {

@@ -7,8 +7,15 @@ import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
 import type { Level } from '../plan.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
-import { checkRecord } from '../top-records.ts';
-import { brokenHosts, brokenMeta, brokenSources, brokenValues, type Problem } from './checks.ts';
+import {
+  brokenHosts,
+  brokenMeta,
+  brokenSources,
+  brokenValues,
+  HOURLY_TABLES,
+  type HourlyTable,
+  type Problem,
+} from './checks.ts';
 import {
   type Cells,
   type Comparison,
@@ -29,7 +36,6 @@ import {
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
-import { parseListsKey, withoutListsChecksum } from './top-lists.ts';
 
 export interface Finding {
   table: string;
@@ -140,8 +146,10 @@ class Verification {
     }
     this.#progress('hosts against projects');
     this.#stage('cells', () => this.#compareHosts());
-    this.#progress('top lists');
-    this.#stage('top-lists', () => this.#checkTopLists());
+    for (const table of HOURLY_TABLES) {
+      this.#progress(table.name);
+      this.#stage(table.name, () => this.#checkHours(table));
+    }
   }
 
   #add(finding: Finding): void {
@@ -179,11 +187,11 @@ class Verification {
     }
   }
 
-  #checkTopLists(): void {
-    for (const { key, value } of this.#schema.topLists.getRange()) {
+  #checkHours(table: HourlyTable): void {
+    for (const { key, value } of table.of(this.#schema).getRange()) {
       this.#report.records++;
-      const problem = topListProblem(this.#owners, key, value);
-      if (problem !== null) this.#add({ ...topListLocation(this.#owners, key), problem });
+      const finding = damageOf(this.#owners, table, key, value);
+      if (finding !== null) this.#add(finding);
     }
   }
 
@@ -234,24 +242,23 @@ class Verification {
   }
 }
 
-/** What is wrong with a record of a top list, or null. */
-export function topListProblem(owners: Owners, key: Buffer, value: Buffer): string | null {
-  try {
-    checkRecord(withoutListsChecksum(key, value));
-  } catch (error) {
-    return error instanceof StoreDamaged ? 'invalid key or wrong checksum' : (error as Error).message;
-  }
-  const { scope } = parseListsKey(key);
-  return owners.size === 0 || owners.has(scope) ? null : `no project and no host has the scope ${scope}`;
-}
-
-export function topListLocation(owners: Owners, key: Buffer): Omit<Finding, 'problem'> {
-  const parsed = tryTo(() => parseListsKey(key));
-  if (parsed === null) return { table: 'top-lists', key: key.toString('hex') };
-  const { hour, scope } = parsed;
+/** What is wrong with a record, or null. */
+export function damageOf(owners: Owners, table: HourlyTable, key: Buffer, value: Buffer): Finding | null {
+  const parsed = tryTo(() => table.parseKey(key));
+  const damage = 'invalid key or wrong checksum';
+  if (parsed === null) return { table: table.name, key: key.toString('hex'), problem: damage };
+  const { hour, scope, number } = parsed;
   const { projectScope: _, ...owner }: Partial<Owner> = owners.get(scope) ?? {};
   const from = hour * HOUR_MS;
-  return { table: 'top-lists', key: `scope ${scope}`, ...owner, from, to: from + HOUR_MS };
+  const name = number === undefined ? `scope ${scope}` : `scope ${scope}, block ${number}`;
+  const place = { table: table.name, key: name, ...owner, from, to: from + HOUR_MS };
+  try {
+    table.check(key, value);
+  } catch (error) {
+    return { ...place, problem: error instanceof StoreDamaged ? damage : (error as Error).message };
+  }
+  if (owners.size === 0 || owners.has(scope)) return null;
+  return { ...place, problem: `no project and no host has the scope ${scope}` };
 }
 
 /** The place of a record or of one of its cells, for a finding. */
