@@ -41,6 +41,8 @@ const COMPLETIONS: readonly (readonly [line: string, completions: string[]])[] =
   ['wafstat user add --pass', ['--password-stdin']],
   ['wafstat even', ['event', 'events']],
   ['wafstat events --action ', ['block', 'log']],
+  ['wafstat user add --role ', ['admin', 'ingest', 'reader']],
+  ['wafstat user add --access ', ['both', 'console', 'programmatic']],
   ['wafstat top ', ['countries', 'rules', 'sources', 'urls']],
 ];
 

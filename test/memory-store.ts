@@ -1,6 +1,7 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, type Event } from '../packages/server/src/event.ts';
+import { CATEGORIES, type Category, type Event, topUrl } from '../packages/server/src/event.ts';
 import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-block.ts';
+import type { CountedField } from '../packages/server/src/store/attack-counts.ts';
 import {
   type AttackEntry,
   compareEntries,
@@ -253,6 +254,22 @@ export function memoryStore(
       };
     },
 
+    async countAttacks({ edges, by, ...query }) {
+      const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+      const page = { isAscending: true, offset: 0, limit: Number.POSITIVE_INFINITY };
+      const { items, keptAttacks } = await store.attacks({ ...query, ...range, ...page });
+      const points = new Map<string, Float64Array>();
+      for (const item of items) {
+        const value = fieldOf(item, by);
+        if (value === undefined) continue;
+        const counts = points.get(value) ?? new Float64Array(edges.length - 1);
+        const point = edges.findLastIndex((edge) => edge <= item.time);
+        counts[point] = (counts[point] ?? 0) + item.count;
+        points.set(value, counts);
+      }
+      return { points, keptAttacks };
+    },
+
     async eraseAttacks(id, filter) {
       changes++;
       const project = open(id);
@@ -393,8 +410,13 @@ export function memoryStore(
           const parts = Array.from({ length: Math.ceil(entries.length / 1_000) }, (_, i) =>
             entries.slice(i * 1_000, (i + 1) * 1_000),
           );
-          const blocks = parts.map((part) => new AttackBlock(hour, encodeBlock(hour, part, threshold)));
-          yield { hour, blocks, threshold };
+          const ranksOf = (part: readonly AttackEntry[]) =>
+            threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
+          const blocks = parts.map((part) => {
+            const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
+            return new AttackBlock(hour, finish(encodeBlock(content)));
+          });
+          yield { hour, blocks };
         }
       },
 
@@ -482,6 +504,13 @@ function isSelected(entry: AttackEntry, { include, exclude }: AttackFilter, name
   });
 }
 
+function fieldOf(entry: AttackEntry, by: CountedField): string | undefined {
+  const { category, hostId, source, country, url, rules } = entry;
+  if (by === 'actions') return `${category} ${valuesOf(entry, 'actions')[0]}`;
+  if (by === 'urls') return url && `${hostId ?? ''}\0${topUrl(url)}`;
+  return { hosts: hostId ?? undefined, sources: source, rules: rules[0]?.id, countries: country }[by];
+}
+
 function valuesOf(entry: AttackEntry, name: FilterName): string[] {
   const { id, hostId, category, blocked, source, country, method, url, status, rules } = entry;
   if (name === 'rules') return rules.map((rule) => rule.id);
@@ -529,7 +558,10 @@ function keptAttacks(project: string, attacks: readonly AttackEntry[], eventsMax
     const key = entryKey(attack);
     distinct.set(key, { ...attack, count: attack.count + (distinct.get(key)?.count ?? 0) });
   }
-  const ranked = Array.from(distinct.values(), (entry) => ({ entry, rank: sampleRank(project, entry) }));
+  const ranked = Array.from(distinct.values(), (entry) => ({
+    entry,
+    rank: sampleRank(project, entryKey(entry)),
+  }));
   ranked.sort((a, b) => a.rank - b.rank || compareEntries(a.entry, b.entry));
   const entries = ranked.slice(0, limit).map(({ entry }) => entry);
   const threshold = ranked.length > limit ? (ranked[limit - 1]?.rank ?? 0) : 0;

@@ -132,7 +132,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const key = await runJson<{ access: string }>('key', 'add', '--user', 'alice');
       expect(await runJson('key', 'list', '--user', 'alice')).toMatchObject([{ access: key.access }]);
       for (const verb of [['disable'], ['enable'], ['delete', '--yes']])
-        expect((await run(['key', ...verb, key.access])).status).toBe(0);
+        expect(await run(['key', ...verb, key.access])).toMatchObject({ status: 0, stderr: '' });
       await runJson('host', 'add', 'a.example', '--project', 'shop');
       expect(await runJson('host', 'list', '--project', 'shop')).toMatchObject([{ hostname: 'a.example' }]);
       const log = sandbox.write('shop.ndjson', ndjson(events(30)));

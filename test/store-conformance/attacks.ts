@@ -1,11 +1,11 @@
 /** Kept attacks: entries, sums, limits, hours and copies. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { CATEGORIES } from '../../packages/server/src/event.ts';
+import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
-import { HOUR_MS, type Store } from '../../packages/server/src/store/store.ts';
+import { HOUR_MS, type Store, TOP_LISTS } from '../../packages/server/src/store/store.ts';
 import { memoryStore } from '../memory-store.ts';
 import { addHosts, attackWithDetails, batch, hostSet, moment, NOW, pick, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
@@ -37,12 +37,27 @@ const attack: fc.Arbitrary<RandomEvent> = fc
     details: { ...one.details, ...more },
   }));
 
+/** One of the values, by number. */
+function pickOne<T>(values: readonly T[], number: number): T {
+  return values[number % values.length] as T;
+}
+
 const ALL = { from: NOW - 2_000 * HOUR_MS, to: NOW + HOUR_MS };
 
 const EVERYTHING = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 100_000 };
 
 function list(store: Store, project: string, query: Partial<AttackQuery> = {}): Promise<AttackList> {
   return store.attacks({ project, ...ALL, ...EVERYTHING, ...query });
+}
+
+/** The number of entries of each hour. */
+function perHour({ items }: AttackList): number[] {
+  const hours = new Map<number, number>();
+  for (const { time } of items) {
+    const hour = Math.floor(time / HOUR_MS);
+    hours.set(hour, (hours.get(hour) ?? 0) + 1);
+  }
+  return [...hours.values()];
 }
 
 const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
@@ -83,6 +98,7 @@ const randomAttackQuery = fc.record({
   filter: fc.record({ include: few, exclude: few }),
   hosts: hostSet,
   range: fc.tuple(moment, moment),
+  cuts: fc.array(moment, { maxLength: 4 }),
   isAscending: fc.boolean(),
   offset: fc.nat(20),
   limit: fc.integer({ min: 1, max: 20 }),
@@ -109,6 +125,11 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
             const selected = { ...query, from, to, hosts: pick(ids, hosts) };
             const kept = await list(store, project, selected);
             expect(kept).toEqual(await list(oracle, project, selected));
+            const by = pickOne(['actions', 'hosts', ...TOP_LISTS] as const, query.offset);
+            const counted = { project, hosts: selected.hosts, filter: query.filter, by };
+            const cuts = query.cuts.map((cut) => Math.min(Math.max(cut, from), to)).sort((a, b) => a - b);
+            const counts = { ...counted, edges: [from, ...cuts, to] };
+            expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
             const { include, exclude } = query.filter;
             if (include.categories || exclude.categories) continue;
             const edges = [from, to];
@@ -119,6 +140,87 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
       ),
       { numRuns: runs(60) },
     );
+  });
+
+  test('for any range, hosts and categories, the counts of the listed attacks add up to the counters', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    const drawn = fc.sample(fc.tuple(attack, moment), { numRuns: 1_500, seed: 6 });
+    const events = drawn.map(([each, time], i) => (i % 2 === 0 ? { ...each, time } : each));
+    for (let i = 0; i < events.length; i += 100)
+      await store.append(batch('p', ids, events.slice(i, i + 100)));
+    const categories = fc.option(
+      fc.uniqueArray(fc.constantFrom(...CATEGORIES), { minLength: 1, maxLength: 6 }),
+    );
+    const query = fc.record({ range: fc.tuple(moment, moment), hosts: hostSet, categories });
+    const check = async (others: readonly string[]) => {
+      const random = fc.asyncProperty(query, async ({ range, hosts: set, categories: chosen }) => {
+        const [from, to] = [Math.min(...range), Math.max(...range) + 1];
+        const hosts = pick(ids, set);
+        const filter = { include: chosen ? { categories: chosen } : {}, exclude: {} };
+        const { items, total, kept, keptAttacks } = await list(store, 'p', { from, to, hosts, filter });
+        expect([items.length, kept]).toEqual([total, total]);
+        const listed = items.reduce((sum, { count }) => sum + count, 0);
+        expect(listed).toBe(keptAttacks);
+        const counts = await store.count({ project: 'p', hosts, edges: [from, to], rows: 'categories' });
+        const selected = counts.filter(
+          (_, i) => chosen === null || chosen.includes(CATEGORIES[i] as Category),
+        );
+        expect(listed).toBe(selected.reduce((sum, [count = 0]) => sum + count, 0));
+        expect(items.some(({ hostId }) => hostId !== null && others.includes(hostId))).toBe(false);
+      });
+      await fc.assert(random, { numRuns: runs(1_000) });
+    };
+    await check([]);
+    // The attacks of a deleted host stay, without a host, as in the counters of the project.
+    const before = await list(store, 'p');
+    const [deleted = ''] = ids;
+    await store.deleteHost({ project: 'p', id: deleted });
+    const after = await list(store, 'p');
+    expect(after.items).toEqual(
+      before.items.map((item) => (item.hostId === deleted ? { ...item, hostId: null } : item)),
+    );
+    expect((await list(store, 'p', { hosts: [deleted] })).total).toBe(0);
+    await check([deleted]);
+  });
+
+  test('all pages together list each attack once, in both orders', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    for (let seed = 0; seed < 3; seed++)
+      await store.append(batch('p', ids, fc.sample(attack, { numRuns: 150, seed })));
+    const filters: AttackFilter[] = [
+      EVERYTHING.filter,
+      { include: { sources: ['203.0.113.0/29'] }, exclude: { rules: ['a'] } },
+    ];
+    for (const filter of filters) {
+      const all = await list(store, 'p', { filter });
+      expect(all.items).toHaveLength(all.total);
+      for (const isAscending of [true, false]) {
+        const pages = [];
+        for (let offset = 0; offset < all.total + 7; offset += 7)
+          pages.push(...(await list(store, 'p', { filter, isAscending, offset, limit: 7 })).items);
+        expect(isAscending ? pages : pages.reverse()).toEqual(all.items);
+      }
+    }
+  });
+
+  test('values that UTF-8 or a block cannot have are replaced', async () => {
+    const { store } = await fresh();
+    const details = { id: 'a\0b', url: '/\ud800', userAgent: '\udc00', rules: [{ id: '1', value: '\0' }] };
+    const [event] = fc.sample(attack, { numRuns: 1, seed: 1 });
+    for (let i = 0; i < 2; i++)
+      await store.append(batch('p', [], [{ ...(event as RandomEvent), count: 1, details }]));
+    const { items } = await list(store, 'p');
+    expect(items).toMatchObject([
+      {
+        id: 'a\ufffdb',
+        url: '/\ufffd',
+        userAgent: '\ufffd',
+        rules: [{ id: '1', value: '\ufffd' }],
+        count: 2,
+      },
+    ]);
   });
 
   test('an ID selects all entries that have it, and those alone', async () => {
@@ -157,7 +259,9 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
             const ids = await addHosts(each, project);
             for (const events of batches) await each.append(batch(project, ids, events));
           }
-          expect(await list(store, project)).toEqual(await list(oracle, project));
+          const kept = await list(store, project);
+          expect(kept).toEqual(await list(oracle, project));
+          expect(Math.max(0, ...perHour(kept))).toBeLessThanOrEqual(eventsMax);
         }
       }),
       { numRuns: runs(40) },

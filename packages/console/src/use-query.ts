@@ -83,7 +83,7 @@ export function useQuery<T>(
       hasFailed ? REFRESH_MS : refreshMs,
     );
     return () => clearInterval(timer);
-  }, [refresh, key, wait, hasFailed]);
+  }, [refresh, refreshMs, key, wait, hasFailed]);
   return { data, failure: isLoading ? null : failure, isLoading, updatedAt, reload: () => void load() };
 }
 

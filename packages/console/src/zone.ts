@@ -15,7 +15,9 @@ const CHANGE_GRID_MS = 15 * MINUTE_MS;
 /** Null if there is no such zone. */
 export function parseZone(id: string): Zone | null {
   const offsetMs = parseOffset(id);
-  return offsetMs === null ? namedZone(id) : fixedZone(offsetMs);
+  if (offsetMs !== null) return fixedZone(offsetMs);
+  // Browsers also know offsets that the API rejects, such as +15:00.
+  return /^[+-]/.test(id) ? null : namedZone(id);
 }
 
 export function fixedZone(offsetMs: number): Zone {

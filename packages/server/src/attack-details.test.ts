@@ -141,7 +141,7 @@ describe('matched rules', () => {
     ['8', '8'],
     ['', undefined],
   ])('the severity %s is kept as %s', (severity, expected) => {
-    expect(matchedRule({ id: '1', severity }).severity).toBe(expected);
+    expect(matchedRule({ id: '1', severity }, '1', []).severity).toBe(expected);
   });
 
   test('of a long value the part that matched is kept, unless it is a part of a secret', () => {
@@ -168,6 +168,21 @@ describe('privacy options', () => {
       { id: '5' },
     ],
   });
+
+  test.each([
+    'QUERY_STRING',
+    'REQUEST_URI_RAW',
+    'RequestUri',
+    'RAW_URI',
+    'QUERY',
+    'URI',
+    'REQUEST_HEADERS:Referer',
+  ])('without queries, values of %s are not kept', (variable) => {
+    const kept: AttackDetails = { rules: [{ id: '1', variable, value: '/a?b=1' }] };
+    applyPrivacy(kept, { attackQueries: 'off' });
+    expect(kept).toEqual({ rules: [{ id: '1', variable }] });
+  });
+
   const valuesWith = (privacy: Parameters<typeof applyPrivacy>[1]) => {
     const kept = details();
     applyPrivacy(kept, privacy);

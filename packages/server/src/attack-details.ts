@@ -6,7 +6,7 @@ import { isIP, isIPv4, SocketAddress } from 'node:net';
 import { copyOf } from './copy-of.ts';
 import { type AttackDetails, type MatchedRule, networkOf } from './event.ts';
 import { printableStart } from './printable.ts';
-import { isSecretName, MASK, maskQuery, maskSecrets } from './secrets.ts';
+import { isSecretName, MASK, maskPath, maskQuery, maskSecrets } from './secrets.ts';
 
 /** Path and query together. */
 const URL_BYTES_MAX = 512;
@@ -42,11 +42,13 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
   if (source !== undefined) details.source = source;
   setUrl(details, raw);
   if (raw.rule) details.rule = normalRule(raw.rule);
-  if (raw.rules)
-    setRules(
-      details,
-      raw.rules.slice(0, RULES_MAX).map((rule) => matchedRule(rule)),
-    );
+  if (raw.rules) {
+    const secrets: string[] = [];
+    const rules = raw.rules
+      .slice(0, RULES_MAX)
+      .map((rule) => matchedRule(rule, normalRule(rule.id), secrets));
+    setRules(details, rules, secrets);
+  }
   if (raw.country && /^[A-Za-z]{2}$/.test(raw.country)) details.country = raw.country.toUpperCase();
   if (raw.id) details.id = normalText(raw.id);
   const method = raw.method && normalMethod(raw.method);
@@ -62,23 +64,42 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
 /** A token of HTTP; '' if it is none. */
 const normalMethod = remembered((text) => (/^[\w!#$%&'*+.^`|~-]{1,32}$/.test(text) ? copyOf(text) : ''));
 
-/** Puts the rule that decided the category first. */
-export function setRules(details: AttackDetails, rules: readonly MatchedRule[]): void {
-  const { rule = rules[0]?.id } = details;
+/** Puts the rule that decided the category first. `secrets`: from `matchedRule`; values that repeat one are masked. */
+export function setRules(
+  details: AttackDetails,
+  matched: readonly MatchedRule[],
+  secrets: readonly string[],
+): void {
+  const { rule = matched[0]?.id } = details;
   if (rule === undefined) return;
   details.rule = rule;
+  const rules = secrets.length === 0 ? matched : matched.map((each) => withoutSecrets(each, secrets));
   const decisive = rules.find(({ id }) => id === rule) ?? { id: rule };
   const others = decisive === rules[0] ? rules.slice(1) : rules.filter((each) => each !== decisive);
   details.rules = [decisive, ...others.slice(0, RULES_MAX - 1)];
 }
 
-/** `id`: normalized. */
-export function matchedRule(raw: RawRule, id = normalRule(raw.id)): MatchedRule {
+function withoutSecrets(rule: MatchedRule, secrets: readonly string[]): MatchedRule {
+  const text = rule.value?.toLowerCase();
+  return text !== undefined && secrets.some((secret) => text.includes(secret))
+    ? { ...rule, value: MASK }
+    : rule;
+}
+
+/** Shorter secrets occur in other values by chance. */
+const SECRET_LENGTH_MIN = 4;
+/** More than the secrets of a real request. */
+const SECRETS_MAX = 8;
+
+/** `id`: normalized. Adds the value of a secret variable to `secrets`, in lower case, because other rules may repeat it. */
+export function matchedRule(raw: RawRule, id: string, secrets: string[]): MatchedRule {
   const { variable, value, severity } = raw;
   const rule: MatchedRule = { id };
   const known = variable ? normalVariable(variable) : undefined;
   if (known) rule.variable = known.text;
   if (value) rule.value = known?.isSecret ? MASK : maskedText(value);
+  if (value && known?.isSecret && value.length >= SECRET_LENGTH_MIN && secrets.length < SECRETS_MAX)
+    secrets.push(normalText(value).toLowerCase());
   // ModSecurity 3 writes 0 if a rule has none.
   if (severity && severity !== '0')
     rule.severity =
@@ -152,7 +173,7 @@ function setUrl(details: AttackDetails, { url, query }: Pick<RawDetails, 'url' |
   const path = end === -1 ? whole : whole.slice(0, end);
   // Lists show it after the host name, which it must not seem to continue.
   const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
-  details.url = urlText(rooted, URL_BYTES_MAX);
+  details.url = urlText(maskPath(rooted), URL_BYTES_MAX);
   const text = query ?? (whole[end] === '?' ? whole.slice(end) : '');
   if (text !== '') setQuery(details, text, URL_BYTES_MAX - Buffer.byteLength(details.url));
 }
@@ -187,7 +208,8 @@ export interface Privacy {
 
 /** Variables whose values have the address of a client, and those that have the query. */
 const ADDRESS_VARIABLE = /addr|forwarded|(?:client|connecting|real|remote)[_-]?(?:host|ip)/i;
-const QUERY_VARIABLE = /^(?:QUERY_STRING|REQUEST_LINE|REQUEST_URI|URI)/i;
+const QUERY_VARIABLE =
+  /^(?:query(?:_string)?|(?:raw_?)?uri|request_?(?:line|uri)\w*|referer)(?::|$)|:referer$/i;
 
 export function applyPrivacy(details: AttackDetails, privacy: Privacy): void {
   const { attackSources = 'full', attackQueries, attackValues } = privacy;

@@ -124,7 +124,7 @@ export interface MatchedRule {
   id: string;
   /** What matched, like ARGS:q. */
   variable?: string;
-  /** The part of the variable that matched, at most 128 bytes. */
+  /** The value of the variable, or of a long one the part that matched, at most 128 bytes. */
   value?: string;
   severity?: string;
 }

@@ -17,6 +17,11 @@ describe('names that suggest a secret', () => {
     'PHPSESSID',
     'JSESSIONID',
     'sid',
+    'pass%77ord',
+    '%50assword',
+    'user%5Bpass%5D',
+    'card_pin',
+    'sig',
     'X-Amz-Signature',
     'ARGS:password',
     'ARGS_POST:json.user.client_secret',
@@ -29,12 +34,19 @@ describe('names that suggest a secret', () => {
     expect(isSecretName(name)).toBe(true);
   });
 
-  test.each(['q', 'passenger', 'bypass', 'author', 'inside', 'ARGS:id', 'REQUEST_HEADERS:User-Agent'])(
-    '%s does not',
-    (name) => {
-      expect(isSecretName(name)).toBe(false);
-    },
-  );
+  test.each([
+    'q',
+    'passenger',
+    'bypass',
+    'author',
+    'inside',
+    'shipping',
+    'design',
+    'ARGS:id',
+    'REQUEST_HEADERS:User-Agent',
+  ])('%s does not', (name) => {
+    expect(isSecretName(name)).toBe(false);
+  });
 });
 
 test.each([
@@ -51,6 +63,11 @@ test.each([
   ['t=eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJTIn0.S-S_S', 't=...'],
   ['file=/etc/passwd', 'file=/etc/passwd'],
   ['password', 'password'],
+  ['pass%77ord=S&b=1', 'pass%77ord=...&b=1'],
+  ["next=/login?password=S'S", 'next=/login?password=...'],
+  ['next=https%3A%2F%2Fu%3AS%40www.example.com', 'next=https%3A%2F%2F...%40www.example.com'],
+  ['mail=a%40www.example.com', 'mail=a%40www.example.com'],
+  ['q=%53ELECT%20password', 'q=%53ELECT%20password'],
   ['&&=&', '&&=&'],
 ])('the query %s is stored as %s', (query, masked) => {
   expect(maskQuery(query)).toBe(masked);
@@ -65,8 +82,47 @@ test.each([
   ['REQUEST_BODY', '{"user":"a","token":"S","b":1}', '{"user":"a","token":"...","b":1}'],
   ['ARGS:log', 'x\nAuthorization: Bearer S', 'x%0AAuthorization: ...'],
   ['', 'sent bearer S', 'sent bearer ...'],
+  ['REQUEST_BODY', "user=a&password=S;S'S,S)&b=1", 'user=a&password=...&b=1'],
+  ['REQUEST_BODY', 'x=1&pass%77ord=S', 'x=1&password=...'],
+  ['REQUEST_BODY', 'user[password][0]=S&b=1', 'user[password][0]=...&b=1'],
+  ['REQUEST_BODY', '{"pass\\u0077ord":"S"}', '{"password":"..."}'],
+  ['REQUEST_BODY', '{"password":["S","S"],"b":1}', '{"password":[...],"b":1}'],
+  ['REQUEST_BODY', '{"password":{"a":"S"},"b":1}', '{"password":{...},"b":1}'],
+  ['REQUEST_BODY', '{"password":{"a":{},"b":"S"}}', '{"password":{...'],
+  ['REQUEST_BODY', '<a:Password b="c">S S</a:Password>', '<a:Password b="c">...</a:Password>'],
+  ['REQUEST_BODY', 'name="password"\r\n\r\nS--S\r\n--a', 'name="password" ...%0A--a'],
+  ['REQUEST_BODY', 'name=\\x22password\\x22\\x0d\\x0a\\x0d\\x0aS', 'name=\\x22password\\x22 ...'],
+  ['REQUEST_LINE', "POST /a?b=1&password=S'S HTTP/1.1", 'POST /a?b=1&password=... HTTP/1.1'],
+  [
+    'REQUEST_LINE',
+    'GET https://u:S@S@www.example.com/?a=b@c HTTP/1.1',
+    'GET https://...@www.example.com/?a=b@c HTTP/1.1',
+  ],
+  ['ARGS:q', 'cat /etc/passwd', 'cat /etc/passwd'],
 ])('the matched value of %s, %j, is stored as %s', (variable, value, kept) => {
   expect(attackDetails({ rules: [{ id: '1', variable, value }] })?.rules?.[0]?.value).toBe(kept);
+});
+
+test.each([
+  ['/a;jsessionid=S/b', '/a;jsessionid=.../b'],
+  ['/reset/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJTIn0.S-S_S/form', '/reset/.../form'],
+  ['/a/bearer%20S', '/a/bearer%20...'],
+  ['/v1/tokens:revoke', '/v1/tokens:revoke'],
+  ['/calendar/day=1', '/calendar/day=1'],
+])('the path %s is stored as %s', (url, kept) => {
+  expect(attackDetails({ url })?.url).toBe(kept);
+});
+
+test('a value that repeats the value of a secret variable is not stored', () => {
+  const rules = [
+    { id: '1', variable: 'ARGS:confirm', value: 'hunter2' },
+    { id: '2', variable: 'ARGS:password', value: 'Hunter2' },
+    { id: '3', variable: 'XML:/*', value: 'a hunter2 b' },
+    { id: '4', variable: 'ARGS:pin', value: '1' },
+    { id: '5', variable: 'ARGS:q', value: '1=1' },
+  ];
+  const kept = attackDetails({ rules })?.rules?.map(({ value }) => value);
+  expect(kept).toEqual(['...', '...', '...', '...', '1=1']);
 });
 
 test('a user agent has no secrets', () => {
@@ -114,7 +170,7 @@ describe('an example of a dropped line', () => {
     ['192.0.2.7 "GET /a" Cookie: id="S"; b=S', '192.0.2.7 "GET /a" Cookie: ...'],
     ['Set-Cookie: S; Path=/', 'Set-Cookie: ...'],
     ['{"Authorization":"Basic S","host":"a"}', '{"Authorization":"...","host":"a"}'],
-    ['{"Cookie":["a=\\"S\\"; b=S"],"host":"a"}', '{"Cookie":["..."],"host":"a"}'],
+    ['{"Cookie":["a=\\"S\\"; b=S"],"host":"a"}', '{"Cookie":[...],"host":"a"}'],
     ['{"name":"cookie","value":"S"},{"name":"b"}', '{"name":"cookie","value":"..."},{"name":"b"}'],
     ['{"log":"{\\"proxy-authorization\\":\\"S\\"}"}', '{"log":"{\\"proxy-authorization\\":\\"..."}'],
     ['sent Bearer S.S-S= and went on', 'sent Bearer ... and went on'],

@@ -3,17 +3,17 @@ import type { Command as Commander } from 'commander';
 import { command, type Io } from './command.ts';
 import { listOf, UsageError } from './options.ts';
 
-/** Shells call the program for the words so far. If it knows none, they complete files. */
+/** Shells call the program for the words so far. If it knows none, or fails, they complete files. */
 const SCRIPTS: Readonly<Record<string, string>> = {
   bash: `_wafstat() {
-  mapfile -t COMPREPLY < <(wafstat completion words -- "\${COMP_WORDS[@]:1:COMP_CWORD}" | cut -f 1)
+  mapfile -t COMPREPLY < <(wafstat completion words -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null | cut -f 1)
 }
 complete -o default -F _wafstat wafstat
 `,
   zsh: `#compdef wafstat
 _wafstat() {
   local -a found
-  found=("\${(@f)$(wafstat completion words -- "\${(@)words[2,CURRENT]}")}")
+  found=("\${(@f)$(wafstat completion words -- "\${(@)words[2,CURRENT]}" 2> /dev/null)}")
   found=("\${(@)found//:/\\\\:}")
   found=("\${(@)found/$'\\t'/:}")
   if [[ -n $found ]]; then _describe wafstat found; else _files; fi
@@ -21,7 +21,7 @@ _wafstat() {
 if [[ $funcstack[1] == _wafstat ]]; then _wafstat "$@"; else compdef _wafstat wafstat; fi
 `,
   fish: `function __wafstat
-  set -l found (wafstat completion words -- (commandline -opc)[2..] (commandline -ct))
+  set -l found (wafstat completion words -- (commandline -opc)[2..] (commandline -ct) 2> /dev/null)
   if set -q found[1]; printf '%s\\n' $found; else; __fish_complete_path (commandline -ct); end
 end
 complete -c wafstat -f -a '(__wafstat)'

@@ -39,7 +39,7 @@ const ROLE_PROJECT = {
   ...PROJECT,
   description: 'project of the role, by ID or name [default: the whole domain]',
 };
-const ROLE = option('--role <role>', `role: ${ROLES.join(', ')}`, oneOf(...ROLES), { default: 'reader' });
+const ROLE = option(`--role <${ROLES.join('|')}>`, 'role', oneOf(...ROLES), { default: 'reader' });
 const FORCE = option('--force', 'also if the domain has no other administrator', flag);
 
 /** A command on the users and projects of an installation. */
@@ -157,8 +157,8 @@ const addUser = identityCommand(
   {
     domain: DOMAIN,
     access: option(
-      '--access <type>',
-      'where the user can log in: programmatic (the API only), console or both',
+      `--access <${ACCESS_TYPES.join('|')}>`,
+      'where the user can log in: programmatic is the API only',
       oneOf(...ACCESS_TYPES),
       { default: 'both' },
     ),

@@ -2,9 +2,11 @@ import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CATEGORIES } from '../event.ts';
-import { AttackBlock, encodeBlock } from './attack-block.ts';
+import { AttackBlock, encodeBlock, headLength } from './attack-block.ts';
 import { type AttackEntry, compareEntries } from './attack-entries.ts';
-import { HOUR_MS } from './store.ts';
+import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
+import { finish } from './slices.ts';
+import { HOUR_MS, StoreDamaged } from './store.ts';
 
 const HOUR = 490_000;
 
@@ -33,12 +35,17 @@ const entry: fc.Arbitrary<AttackEntry> = fc.record(
   { requiredKeys: ['id', 'time', 'hostId', 'category', 'count', 'rules'] },
 );
 
+function encode(entries: readonly AttackEntry[], threshold = 0): Buffer {
+  const ranks = threshold > 0 ? entries.map((_, i) => i + 1) : [];
+  return finish(encodeBlock({ hour: HOUR, entries, threshold, ranks }));
+}
+
 describe('a block of attacks', () => {
   it('has the entries that were encoded', () => {
     fc.assert(
       fc.property(fc.array(entry, { minLength: 1, maxLength: 400 }), fc.nat(), (entries, threshold) => {
         const sorted = entries.sort(compareEntries);
-        const block = new AttackBlock(HOUR, encodeBlock(HOUR, sorted, threshold));
+        const block = new AttackBlock(HOUR, encode(sorted, threshold));
         expect(block.entries()).toEqual(sorted);
         expect([block.length, block.threshold]).toEqual([sorted.length, threshold]);
         expect([block.first, block.last]).toEqual([sorted[0]?.time, sorted.at(-1)?.time]);
@@ -48,11 +55,14 @@ describe('a block of attacks', () => {
 
   it('is rejected or readable when it is damaged', () => {
     const entries = fc.sample(entry, 50).sort(compareEntries);
-    const whole = encodeBlock(HOUR, entries, 0);
+    const whole = encode(entries);
     fc.assert(
       fc.property(fc.nat(whole.length - 1), fc.nat(255), (at, byte) => {
         const damaged = Buffer.from(whole);
         damaged[at] = byte;
+        const isSame = damaged.equals(whole);
+        if (at >= headLength(whole) && !isSame)
+          expect(() => new AttackBlock(HOUR, damaged).checkSections()).toThrow(StoreDamaged);
         try {
           new AttackBlock(HOUR, damaged).entries();
         } catch (error) {
@@ -60,6 +70,28 @@ describe('a block of attacks', () => {
         }
       }),
     );
+  });
+
+  it('finds values by their hashes in a large block', () => {
+    const time = HOUR * HOUR_MS;
+    const entries = Array.from({ length: 3_000 }, (_, i): AttackEntry => {
+      const rules = [{ id: String(i % 9) }, { id: String(i % 11) }];
+      return { id: String(i), time, hostId: null, category: 'xss', count: 1, url: `/${i % 1_000}`, rules };
+    });
+    const block = new AttackBlock(HOUR, encode(entries.sort(compareEntries)));
+    const rows = (include: AttackFilter['include'], exclude = {}) =>
+      new AttackMatcher({ include, exclude })
+        .rows(block, 0, Number.POSITIVE_INFINITY)
+        .map((i) => block.entry(i));
+    expect(rows({ urls: ['/7', '/none'] })).toEqual(entries.filter(({ url }) => url === '/7'));
+    expect(rows({ urls: ['/70', '/71'], rules: ['3'] })).toEqual(
+      entries.filter(({ url, rules }) => /^.7[01]$/.test(url ?? '') && rules.some(({ id }) => id === '3')),
+    );
+    expect(rows({}, { rules: ['10', '5'] })).toEqual(
+      entries.filter(({ rules }) => !rules.some(({ id }) => id === '10' || id === '5')),
+    );
+    expect(rows({ urls: ['/none'] })).toEqual([]);
+    expect(rows({}, { urls: ['/none'] })).toHaveLength(3_000);
   });
 
   it('takes at most 60 bytes per entry of usual traffic', () => {
@@ -91,6 +123,6 @@ describe('a block of attacks', () => {
         })),
       };
     });
-    expect(encodeBlock(HOUR, entries, 0).length / entries.length).toBeLessThan(60);
+    expect(encode(entries).length / entries.length).toBeLessThan(60);
   });
 });

@@ -1,24 +1,31 @@
 /**
  * Kept attacks of one project and hour, by column, so that a query reads the columns that it needs:
  *
- *   block   = version threshold entries first last section(times) section(counts) column*    in the order of COLUMNS
- *   column  = values width section(dictionary) index{values}   width 0: all values are equal, or each is another one
- *   section = length*2 + deflated byte{length}
+ *   block   = head body
+ *   head    = length{2} version threshold entries rules attacks first last size part*     one part per section
+ *   part    = length*2 + deflated, then the CRC-32 of the section unless it is empty
+ *   body    = times counts ranks column*     all of these are sections; columns in the order of COLUMNS
+ *   column  = dictionary indexes hashes
  *
- * `first` and `last` are times in milliseconds since the start of the hour, `times` those of all entries, each as the
- * difference from the one before. A dictionary is text, its values separated by U+0000. An index has 1 or 2 bytes, low byte
- * first.
+ * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
+ * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
+ * empty if all are 1, `ranks` (8 bytes each) if the hour was never over the limit. A dictionary is text, its values separated
+ * by U+0000. An index has 1 or 2 bytes; there are none if all values are equal, or each is another one. `hashes` has 8 bytes
+ * for each value of the dictionary. All numbers of fixed length begin with the low byte.
  */
-import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { hash } from 'node:crypto';
+import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { CATEGORIES, type MatchedRule } from '../event.ts';
-import type { AttackEntry } from './attack-entries.ts';
+import { type AttackEntry, entryKey } from './attack-entries.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
-import { HOUR_MS } from './store.ts';
+import { HOUR_MS, StoreDamaged } from './store.ts';
 
 const VERSION = 1;
 
 /** Also bounds what a page of a list decodes; indexes have two bytes at most. */
 export const BLOCK_ENTRIES_MAX = 4_096;
+/** The sum of `entrySize`: larger sections would hold the event loop for more than 10 ms. */
+export const BLOCK_SIZE_MAX = 1_048_576;
 
 /** One value per entry. */
 const ENTRY_COLUMNS = [
@@ -40,28 +47,93 @@ const RULE_COLUMNS = ['rule', 'variable', 'value', 'severity'] as const;
 const COLUMNS = [...ENTRY_COLUMNS, ...RULE_COLUMNS] as const;
 export type ColumnName = (typeof COLUMNS)[number];
 
-/** A shorter text does not become smaller. */
-const DEFLATED_BYTES_MIN = 64;
+/** In a large block, a query finds these values by their hashes: their dictionaries take longer to inflate. */
+const HASHED_COLUMNS: readonly ColumnName[] = ['source', 'url', 'rule'];
+const HASHED_ENTRIES_MIN = 1_024;
+const HASH_BYTES = 8;
+
+/** The numbers of sections. A column has three of them. */
+const [TIMES, COUNTS, RANKS, FIRST_COLUMN] = [0, 1, 2, 3];
+const SECTIONS = FIRST_COLUMN + 3 * COLUMNS.length;
+
+/** The memory that an entry takes at least, and a rule: no block has more than 65,536 rules, so that indexes fit. */
+const ENTRY_SIZE = 32;
+const RULE_SIZE = 16;
+
+/** How much of a block an entry takes. */
+export function entrySize(entry: AttackEntry): number {
+  const { id, source = '', method = '', url = '', query = '', userAgent = '', rules } = entry;
+  let size = ENTRY_SIZE + id.length + source.length + method.length + url.length;
+  size += query.length + userAgent.length;
+  for (const { id: rule, variable = '', value = '', severity = '' } of rules)
+    size += RULE_SIZE + rule.length + variable.length + value.length + severity.length;
+  return size;
+}
+
+/** Shorter texts do not become much smaller, and inflating them takes longer than reading them. */
+const DEFLATED_BYTES_MIN = 512;
 /** Larger than any section. Limits what a damaged block can allocate. */
 const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
 
-/** `threshold`: see attack-hours.ts. Entries must be in the order of `compareEntries`, and of the same hour. */
-export function encodeBlock(hour: number, entries: readonly AttackEntry[], threshold: number): Buffer {
-  const writer = new RecordWriter();
-  writer.clear();
+interface BlockContent {
+  hour: number;
+  /** In the order of `compareEntries`, at least one. */
+  entries: readonly AttackEntry[];
+  /** See attack-hours.ts. */
+  threshold: number;
+  /** The rank of each entry; empty if the hour was never over the limit. */
+  ranks: readonly number[];
+}
+
+/** Each step takes a few milliseconds. */
+export function* encodeBlock({ hour, entries, threshold, ranks }: BlockContent): Generator<void, Buffer> {
   const start = hour * HOUR_MS;
   const times = entries.map(({ time }) => time - start);
   const [first = 0, last = 0] = [times[0], times.at(-1)];
-  for (const number of [VERSION, threshold, entries.length, first, last]) writer.number(number);
-  writeNumbers(
-    writer,
-    times.map((time, i) => time - (times[i - 1] ?? first)),
-  );
-  writeNumbers(writer, entries.every(({ count }) => count === 1) ? [] : entries.map(({ count }) => count));
+  const counts = entries.map(({ count }) => count);
   const rules = entries.flatMap((entry) => entry.rules);
-  for (const name of ENTRY_COLUMNS) writeColumn(writer, entries.map(ENTRY_VALUES[name]));
-  for (const name of RULE_COLUMNS) writeColumn(writer, rules.map(RULE_VALUES[name]));
-  return Buffer.from(writer.bytes());
+  const sections = [
+    toSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
+    toSection(toNumbers(counts.every((count) => count === 1) ? [] : counts)),
+    toSection(bytesOf(Float64Array.from(ranks))),
+  ];
+  for (const name of COLUMNS) {
+    yield;
+    const hasHashes = HASHED_COLUMNS.includes(name) && entries.length >= HASHED_ENTRIES_MIN;
+    sections.push(...toColumn(valuesOf(name, entries, rules), hasHashes));
+  }
+  const head = new RecordWriter();
+  head.clear();
+  const attacks = counts.reduce((sum, count) => sum + count, 0);
+  const size = entries.reduce((sum, entry) => sum + entrySize(entry), 0);
+  for (const number of [VERSION, threshold, entries.length, rules.length, attacks, first, last, size])
+    head.number(number);
+  for (const { bytes, isDeflated } of sections) {
+    head.number(bytes.length * 2 + (isDeflated ? 1 : 0));
+    if (bytes.length > 0) head.number(crc32(bytes));
+  }
+  const length = Buffer.alloc(HEAD_LENGTH_BYTES);
+  length.writeUInt16LE(HEAD_LENGTH_BYTES + head.bytes().length);
+  return Buffer.concat([length, head.bytes(), ...sections.map(({ bytes }) => bytes)]);
+}
+
+const HEAD_LENGTH_BYTES = 2;
+
+/** The length of the head of a block. */
+export function headLength(block: Uint8Array): number {
+  return (block[0] ?? 0) + 256 * (block[1] ?? 0);
+}
+
+function valuesOf(
+  name: ColumnName,
+  entries: readonly AttackEntry[],
+  rules: readonly MatchedRule[],
+): string[] {
+  return isRuleColumn(name) ? rules.map(RULE_VALUES[name]) : entries.map(ENTRY_VALUES[name]);
+}
+
+function isRuleColumn(name: ColumnName): name is (typeof RULE_COLUMNS)[number] {
+  return (RULE_COLUMNS as readonly string[]).includes(name);
 }
 
 const ENTRY_VALUES: Record<(typeof ENTRY_COLUMNS)[number], (entry: AttackEntry) => string> = {
@@ -90,56 +162,54 @@ function numberText(value: number | undefined): string {
   return value === undefined ? '' : String(value);
 }
 
-function writeNumbers(writer: RecordWriter, numbers: readonly number[]): void {
-  const section = new RecordWriter();
-  section.clear();
-  for (const number of numbers) section.number(number);
-  writeSection(writer, section.bytes());
+interface Section {
+  bytes: Uint8Array;
+  isDeflated: boolean;
 }
 
-function writeSection(writer: RecordWriter, plain: Uint8Array): void {
+function toSection(plain: Uint8Array): Section {
   const deflated = plain.length < DEFLATED_BYTES_MIN ? plain : deflateRawSync(plain);
-  const isSmaller = deflated.length < plain.length;
-  const bytes = isSmaller ? deflated : plain;
-  writer.number(bytes.length * 2 + (isSmaller ? 1 : 0));
-  writer.copy(bytes, 0, bytes.length);
+  const isDeflated = deflated.length < plain.length;
+  return { bytes: isDeflated ? deflated : plain, isDeflated };
 }
 
-function writeColumn(writer: RecordWriter, values: readonly string[]): void {
+function toNumbers(numbers: readonly number[]): Uint8Array {
+  const writer = new RecordWriter();
+  writer.clear();
+  for (const number of numbers) writer.number(number);
+  return writer.bytes();
+}
+
+function bytesOf({ buffer }: Uint8Array | Uint16Array | Float64Array): Uint8Array {
+  return new Uint8Array(buffer);
+}
+
+function toColumn(values: readonly string[], hasHashes: boolean): Section[] {
   const numbers = new Map<string, number>();
   const indexes = values.map((value) => {
     const number = numbers.get(value) ?? numbers.size;
     numbers.set(value, number);
     return number;
   });
-  const isEachAnother = numbers.size === values.length;
-  const width = isEachAnother || numbers.size === 1 ? 0 : numbers.size <= 256 ? 1 : 2;
-  writer.number(values.length);
-  writer.number(width);
   const dictionary = [...numbers.keys()];
-  if (dictionary.some((value) => value.includes(SEPARATOR))) throw new Error('a value has U+0000');
-  writeSection(writer, Buffer.from(dictionary.join(SEPARATOR)));
-  if (width === 0) return;
-  const bytes = new Uint8Array(values.length * width);
-  for (const [i, index] of indexes.entries()) {
-    bytes[i * width] = index & 255;
-    if (width === 2) bytes[i * width + 1] = index >> 8;
-  }
-  writer.copy(bytes, 0, bytes.length);
+  const isOmitted = dictionary.length === values.length || dictionary.length === 1;
+  const narrow = dictionary.length <= 256 ? Uint8Array.from(indexes) : Uint16Array.from(indexes);
+  // Only dictionaries are deflated: queries read the others of many blocks.
+  return [
+    toSection(Buffer.from(dictionary.join(SEPARATOR))),
+    { bytes: isOmitted ? EMPTY : bytesOf(narrow), isDeflated: false },
+    { bytes: hasHashes ? Buffer.concat(dictionary.map(valueHash)) : EMPTY, isDeflated: false },
+  ];
 }
 
+const EMPTY = new Uint8Array(0);
+
+/** `toEntry` replaces it in values. */
 const SEPARATOR = '\0';
 
-interface StoredColumn {
-  values: number;
-  width: number;
-  dictionary: StoredSection;
-  indexes: Uint8Array;
-}
-
-interface StoredSection {
-  bytes: Uint8Array;
-  isDeflated: boolean;
+/** What `AttackBlock.find` searches for. Nobody finds two values with the same hash that matter. */
+export function valueHash(value: string): Buffer {
+  return Buffer.from(hash('sha256', value, 'hex').slice(0, 2 * HASH_BYTES), 'hex');
 }
 
 /** The values of a column: `dictionary[index(i)]`. */
@@ -148,81 +218,156 @@ export interface Column {
   index(i: number): number;
 }
 
-export function blockHeader(bytes: Uint8Array): { threshold: number; entries: number } {
-  const reader = new NumberReader(bytes);
-  if (reader.number() !== VERSION) throw new Error('a block of attacks has an unknown version');
-  return { threshold: reader.number(), entries: reader.number() };
-}
+type Indexes = Uint8Array | Uint16Array;
 
 /** Throws if the block is damaged. Columns are decoded when they are read. */
 export class AttackBlock {
-  readonly bytes: Uint8Array;
+  readonly head: Uint8Array;
+  readonly #body: Uint8Array | (() => Uint8Array);
   readonly threshold: number;
-  /** How many entries it has. */
+  /** How many entries it has, and the sum of their counts. */
   readonly length: number;
+  readonly attacks: number;
   /** The times of the first and the last entry. */
   readonly first: number;
   readonly last: number;
-  readonly #times: StoredSection;
-  readonly #counts: StoredSection;
-  readonly #stored: StoredColumn[];
-  readonly #columns = new Map<ColumnName, Column>();
-  #decodedTimes: Float64Array | undefined;
-  #decodedCounts: Float64Array | undefined;
+  /** The sum of `entrySize`. */
+  readonly size: number;
+  readonly #rules: number;
+  readonly #parts: NumberReader;
+  #layout: Layout | undefined;
+  readonly #dictionaries = new Map<ColumnName, readonly string[]>();
+  readonly #indexes = new Map<ColumnName, Indexes>();
+  #times: Float64Array | undefined;
+  #counts: Float64Array | undefined;
+  #ranks: Float64Array | undefined;
   #ruleEnds: Uint32Array | undefined;
 
-  constructor(hour: number, bytes: Uint8Array) {
-    this.bytes = bytes;
-    const reader = new NumberReader(bytes);
+  /**
+   * `bytes`: the block, or its head if there is a function for the body. That is called for each section that is read; its
+   * result need not be valid any longer than that.
+   */
+  constructor(hour: number, bytes: Uint8Array, body?: () => Uint8Array) {
+    const length = headLength(bytes);
+    this.head = bytes.subarray(0, length);
+    this.#body = body ?? bytes.subarray(length);
+    const reader = new NumberReader(this.head);
+    reader.at = HEAD_LENGTH_BYTES;
     if (reader.number() !== VERSION) throw new Error('a block of attacks has an unknown version');
     this.threshold = reader.number();
     this.length = reader.number();
-    if (this.length > BLOCK_ENTRIES_MAX) throw new Error('a block of attacks has too many entries');
+    this.#rules = reader.number();
+    if (this.length > BLOCK_ENTRIES_MAX || this.#rules > BLOCK_SIZE_MAX)
+      throw new Error('a block of attacks has too many entries');
+    this.attacks = reader.number();
     this.first = hour * HOUR_MS + reader.number();
     this.last = hour * HOUR_MS + reader.number();
-    this.#times = readSection(reader);
-    this.#counts = readSection(reader);
-    this.#stored = COLUMNS.map(() => readColumn(reader));
+    this.size = reader.number();
+    this.#parts = reader;
+  }
+
+  get body(): Uint8Array {
+    return typeof this.#body === 'function' ? this.#body() : this.#body;
+  }
+
+  get bytes(): Buffer {
+    return Buffer.concat([this.head, this.body]);
+  }
+
+  /** Throws unless all sections are intact. */
+  checkSections(): void {
+    for (let section = 0; section < SECTIONS; section++) this.#section(section);
   }
 
   /** Milliseconds since the epoch, ascending. */
   get times(): Float64Array {
-    if (this.#decodedTimes) return this.#decodedTimes;
-    const times = readNumbers(this.#times, this.length);
+    if (this.#times) return this.#times;
+    const times = readNumbers(this.#section(TIMES), this.length);
     let time = this.first;
     for (let i = 0; i < times.length; i++) {
       time += times[i] ?? 0;
       times[i] = time;
     }
-    this.#decodedTimes = times;
+    this.#times = times;
     return times;
   }
 
   get counts(): Float64Array {
-    this.#decodedCounts ??=
-      this.#counts.bytes.length === 0
-        ? new Float64Array(this.length).fill(1)
-        : readNumbers(this.#counts, this.length);
-    return this.#decodedCounts;
+    if (this.#counts) return this.#counts;
+    const stored = this.#section(COUNTS);
+    this.#counts =
+      stored.length === 0 ? new Float64Array(this.length).fill(1) : readNumbers(stored, this.length);
+    return this.#counts;
+  }
+
+  /** See `sampleRank`. Empty if the hour was not over the limit. */
+  get ranks(): Float64Array {
+    this.#ranks ??= new Float64Array(new Uint8Array(this.#section(RANKS)).buffer);
+    return this.#ranks;
   }
 
   column(name: ColumnName): Column {
-    const known = this.#columns.get(name);
+    const [dictionary, indexes] = [this.#dictionary(name), this.indexes(name)];
+    return { dictionary, index: (i) => indexes[i] ?? dictionary.length };
+  }
+
+  #dictionary(name: ColumnName): readonly string[] {
+    const known = this.#dictionaries.get(name);
     if (known) return known;
-    const column = decodeColumn(this.#stored[COLUMNS.indexOf(name)] as StoredColumn);
-    this.#columns.set(name, column);
-    return column;
+    const text = Buffer.from(this.#section(sectionOf(name))).toString();
+    const dictionary = this.#values(name) === 0 ? [] : text.split(SEPARATOR);
+    this.#dictionaries.set(name, dictionary);
+    return dictionary;
+  }
+
+  indexes(name: ColumnName): Indexes {
+    const known = this.#indexes.get(name);
+    if (known) return known;
+    const indexes = this.#readIndexes(name);
+    this.#indexes.set(name, indexes);
+    return indexes;
+  }
+
+  #readIndexes(name: ColumnName): Indexes {
+    const values = this.#values(name);
+    const bytes = this.#section(sectionOf(name) + 1);
+    if (bytes.length === 0) {
+      const indexes = new Uint16Array(values);
+      // All values are equal, or each is another one.
+      return this.#dictionary(name).length === 1 ? indexes : indexes.map((_, i) => i);
+    }
+    if (bytes.length === values) return bytes;
+    if (bytes.length !== 2 * values) throw new Error('a block of attacks has too few indexes');
+    return new Uint16Array(new Uint8Array(bytes).buffer);
+  }
+
+  #values(name: ColumnName): number {
+    return isRuleColumn(name) ? this.#rules : this.length;
+  }
+
+  /** 1 for each value of a dictionary that has one of these hashes. Undefined if the block has no hashes of the column. */
+  find(name: ColumnName, wanted: readonly Buffer[]): Uint8Array | undefined {
+    const bytes = this.#section(sectionOf(name) + 2);
+    if (bytes.length === 0) return undefined;
+    const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const found = new Uint8Array(hashes.length / HASH_BYTES);
+    for (const each of wanted) {
+      let at = hashes.indexOf(each);
+      while (at % HASH_BYTES > 0) at = hashes.indexOf(each, at + 1);
+      if (at !== -1) found[at / HASH_BYTES] = 1;
+    }
+    return found;
   }
 
   /** The position after the last rule of each entry, in the columns of rules. */
   get ruleEnds(): Uint32Array {
     if (this.#ruleEnds) return this.#ruleEnds;
-    const { dictionary, index } = this.column('ruleCount');
+    const [dictionary, indexes] = [this.#dictionary('ruleCount'), this.indexes('ruleCount')];
     const counts = dictionary.map(Number);
     const ends = new Uint32Array(this.length);
     let end = 0;
     for (let i = 0; i < this.length; i++) {
-      end += counts[index(i)] ?? 0;
+      end += counts[indexes[i] ?? 0] ?? 0;
       ends[i] = end;
     }
     this.#ruleEnds = ends;
@@ -238,7 +383,7 @@ export class AttackBlock {
       hostId: text('host') || null,
       category: CATEGORIES.find((name) => name === category) ?? fail(category),
       count: this.counts[i] ?? 0,
-      rules: this.#rules(i),
+      rules: this.#rulesOf(i),
     };
     if (action !== '') entry.blocked = action === 'block';
     for (const name of ['source', 'country', 'method', 'url', 'query', 'userAgent'] as const) {
@@ -252,7 +397,7 @@ export class AttackBlock {
     return entry;
   }
 
-  #rules(i: number): MatchedRule[] {
+  #rulesOf(i: number): MatchedRule[] {
     const rules: MatchedRule[] = [];
     for (let at = this.ruleEnds[i - 1] ?? 0; at < (this.ruleEnds[i] ?? 0); at++) {
       const rule: MatchedRule = { id: this.#text('rule', at) };
@@ -266,8 +411,7 @@ export class AttackBlock {
   }
 
   #text(name: ColumnName, i: number): string {
-    const { dictionary, index } = this.column(name);
-    const value = dictionary[index(i)];
+    const value = this.#dictionary(name)[this.indexes(name)[i] ?? -1];
     if (value === undefined) throw new Error('a block of attacks has an index without a value');
     return value;
   }
@@ -275,47 +419,72 @@ export class AttackBlock {
   entries(): AttackEntry[] {
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
   }
+
+  /** Whether an entry is equal to this one except for its count. Columns that tell them apart fast come first. */
+  isEqual(i: number, entry: AttackEntry): boolean {
+    const isSame = (name: (typeof ENTRY_COLUMNS)[number]) =>
+      this.#text(name, i) === ENTRY_VALUES[name](entry);
+    return (['source', 'url', 'id'] as const).every(isSame) && entryKey(this.entry(i)) === entryKey(entry);
+  }
+
+  #section(section: number): Uint8Array {
+    this.#layout ??= readLayout(this.#parts);
+    const { ends, checksums, isDeflated } = this.#layout;
+    const [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
+    if (start === end) return EMPTY;
+    const bytes = this.body.subarray(start, end);
+    if (bytes.length < end - start) throw new Error('a block of attacks is too short');
+    if (crc32(bytes) !== checksums[section]) throw new StoreDamaged('a block of attacks');
+    if (isDeflated[section]) return inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX });
+    return typeof this.#body === 'function' ? new Uint8Array(bytes) : bytes;
+  }
+}
+
+/** By section: where it ends in the body, its checksum, and whether it is deflated. */
+interface Layout {
+  ends: Float64Array;
+  checksums: Float64Array;
+  isDeflated: Uint8Array;
+}
+
+function readLayout(parts: NumberReader): Layout {
+  const ends = new Float64Array(SECTIONS);
+  const checksums = new Float64Array(SECTIONS);
+  const isDeflated = new Uint8Array(SECTIONS);
+  let end = 0;
+  for (let section = 0; section < SECTIONS; section++) {
+    const part = parts.number();
+    end += Math.floor(part / 2);
+    ends[section] = end;
+    isDeflated[section] = part % 2;
+    if (part > 1) checksums[section] = parts.number();
+  }
+  return { ends, checksums, isDeflated };
+}
+
+/** The number of the first section of a column. */
+function sectionOf(name: ColumnName): number {
+  return FIRST_COLUMN + 3 * COLUMNS.indexOf(name);
 }
 
 function fail(category: string): never {
   throw new Error(`a block of attacks has the unknown category '${category}'`);
 }
 
-function readSection(reader: NumberReader): StoredSection {
-  const packed = reader.number();
-  return { bytes: take(reader, Math.floor(packed / 2)), isDeflated: packed % 2 === 1 };
-}
-
-function take(reader: NumberReader, length: number): Uint8Array {
-  const end = reader.at + length;
-  if (end > reader.bytes.length) throw new Error('a block of attacks is too short');
-  const taken = reader.bytes.subarray(reader.at, end);
-  reader.at = end;
-  return taken;
-}
-
-function plainBytes({ bytes, isDeflated }: StoredSection): Uint8Array {
-  return isDeflated ? inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX }) : bytes;
-}
-
-function readNumbers(section: StoredSection, length: number): Float64Array {
-  const reader = new NumberReader(plainBytes(section));
+function readNumbers(bytes: Uint8Array, length: number): Float64Array {
+  const reader = new NumberReader(bytes);
   const numbers = new Float64Array(length);
   for (let i = 0; i < length; i++) numbers[i] = reader.number();
   return numbers;
 }
 
-function readColumn(reader: NumberReader): StoredColumn {
-  const values = reader.number();
-  const width = reader.number();
-  const dictionary = readSection(reader);
-  return { values, width, dictionary, indexes: take(reader, values * width) };
-}
-
-function decodeColumn({ values, width, dictionary: section, indexes }: StoredColumn): Column {
-  const dictionary = values === 0 ? [] : Buffer.from(plainBytes(section)).toString().split(SEPARATOR);
-  if (width === 1) return { dictionary, index: (i) => indexes[i] ?? dictionary.length };
-  if (width === 2)
-    return { dictionary, index: (i) => (indexes[2 * i] ?? 255) + 256 * (indexes[2 * i + 1] ?? 255) };
-  return dictionary.length === values ? { dictionary, index: (i) => i } : { dictionary, index: () => 0 };
+/** The first row that is not before a time. */
+export function firstRow(times: Float64Array, time: number): number {
+  let [first, end] = [0, times.length];
+  while (first < end) {
+    const middle = (first + end) >> 1;
+    if ((times[middle] ?? 0) < time) first = middle + 1;
+    else end = middle;
+  }
+  return first;
 }

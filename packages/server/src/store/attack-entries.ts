@@ -1,5 +1,5 @@
 /** Attacks as they are kept: parsed fields, never the line. docs/events.md says what is kept, and for how long. */
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import type { AttackDetails, Category, Event, MatchedRule } from '../event.ts';
 import { topKey } from './store.ts';
 
@@ -24,16 +24,31 @@ export function toEntry({ time, attack, count, details = {} }: Event, hostId: st
   const { id = '', rule, rules = rule === undefined ? [] : [{ id: rule }], ...fields } = details;
   const source = topKey('sources', details);
   return {
-    ...fields,
-    ...(source !== undefined && { source }),
-    id,
+    ...storable(fields),
+    ...(source !== undefined && { source: storableText(source) }),
+    id: storableText(id),
     time,
     hostId,
     category: attack,
     count,
-    rules,
+    rules: rules.map(storable),
   };
 }
+
+function storable<T extends object>(values: T): T {
+  const result = { ...values };
+  for (const [name, value] of Object.entries(values)) {
+    if (typeof value === 'string') Object.assign(result, { [name]: storableText(value) });
+  }
+  return result;
+}
+
+/** Blocks separate texts with U+0000, and UTF-8 has no lone surrogates. Formats do not pass them; other callers might. */
+function storableText(text: string): string {
+  return NOT_STORABLE.test(text) ? text.replace(new RegExp(NOT_STORABLE, 'gu'), '\ufffd') : text;
+}
+
+const NOT_STORABLE = /[\0\p{Surrogate}]/u;
 
 /** Everything but the count: attacks that are equal in this are one entry. */
 export function entryKey(entry: AttackEntry): string {
@@ -60,11 +75,9 @@ export function compareEntries(a: AttackEntry, b: AttackEntry): number {
 
 /**
  * Decides what an hour over the limit keeps: the entries with the smallest ranks. The project's ID is a key that attackers
- * do not know, so they cannot choose which entries stay. At least 1, and less than 2^48.
+ * do not know, so they cannot choose which entries stay. All that is kept is hashed, because clients may choose the ID of a
+ * request: entries with the same rank would exceed the limit. At least 1, and less than 2^48.
  */
-export function sampleRank(project: string, entry: AttackEntry): number {
-  const hash = createHash('sha256')
-    .update(`${project}\0${entryId(entry)}\0${entry.time}`)
-    .digest();
-  return hash.readUIntBE(0, 6) || 1;
+export function sampleRank(project: string, key: string): number {
+  return Number.parseInt(hash('sha256', `${project}\0${key}`, 'hex').slice(0, 12), 16) || 1;
 }

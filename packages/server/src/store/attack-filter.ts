@@ -1,6 +1,7 @@
 /** Conditions on kept attacks, tested once per distinct value of a block instead of once per entry. */
+import { isIPv4 } from 'node:net';
 import { networkOf } from '../event.ts';
-import type { AttackBlock, ColumnName } from './attack-block.ts';
+import { type AttackBlock, type ColumnName, firstRow, valueHash } from './attack-block.ts';
 import { entryId } from './attack-entries.ts';
 import { timeInId } from './store.ts';
 
@@ -44,6 +45,8 @@ interface Condition {
   name: FilterName;
   values: readonly string[];
   test: ValueTest;
+  /** The hashes of the values if these are all that the test accepts. */
+  hashes: readonly Buffer[] | undefined;
   isExcluded: boolean;
 }
 
@@ -54,7 +57,9 @@ export class AttackMatcher {
     const conditions = (lists: AttackFilter['include'], isExcluded: boolean) =>
       FILTERS.flatMap((name): Condition[] => {
         const values = lists[name];
-        return values ? [{ name, values, test: testOf(name, values), isExcluded }] : [];
+        if (values === undefined) return [];
+        const hashes = isExact(name, values) ? values.map(valueHash) : undefined;
+        return [{ name, values, test: testOf(name, values), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
   }
@@ -66,37 +71,47 @@ export class AttackMatcher {
 
   /** The positions of the entries between two times that fulfil all conditions, ascending. */
   rows(block: AttackBlock, from: number, to: number): number[] {
-    const tests: ((i: number) => boolean)[] = [];
+    const first = from <= block.first ? 0 : firstRow(block.times, from);
+    const end = block.last < to ? block.length : firstRow(block.times, to);
+    let rows: number[] | undefined;
     for (const condition of this.#conditions) {
       const test = rowTest(block, condition);
       if (test === 'none') return [];
-      if (test !== 'all') tests.push(test);
+      if (test !== 'all') rows = filterRows(rows, first, end, test);
     }
-    const { times } = block;
-    const rows: number[] = [];
-    for (let i = 0; i < block.length; i++) {
-      const time = times[i] ?? 0;
-      if (time >= from && time < to && tests.every((test) => test(i))) rows.push(i);
-    }
-    return rows;
+    return rows ?? filterRows(undefined, first, end, () => true);
   }
 }
 
 type RowTest = 'all' | 'none' | ((i: number) => boolean);
 
-function rowTest(block: AttackBlock, condition: Condition): RowTest {
-  const column = COLUMN_OF[condition.name];
-  if (column === 'id') return idTest(block, condition);
-  return column === 'rule' || column === 'value'
-    ? ruleTest(block, column, condition)
-    : entryTest(block, column, condition);
+/** `rows`: undefined for all from `first` on, before `end`. */
+function filterRows(
+  rows: readonly number[] | undefined,
+  first: number,
+  end: number,
+  test: (i: number) => boolean,
+): number[] {
+  if (rows) return rows.filter(test);
+  const found: number[] = [];
+  for (let i = first; i < end; i++) if (test(i)) found.push(i);
+  return found;
 }
 
-function entryTest(block: AttackBlock, column: ColumnName, { test, isExcluded }: Condition): RowTest {
-  const { dictionary, index } = block.column(column);
-  const passes = dictionary.map((value) => test(value) !== isExcluded);
-  if (passes.every(Boolean)) return 'all';
-  return passes.some(Boolean) ? (i) => passes[index(i)] === true : 'none';
+function rowTest(block: AttackBlock, condition: Condition): RowTest {
+  const { name, isExcluded, test, hashes } = condition;
+  const column = COLUMN_OF[name];
+  if (column === 'id') return idTest(block, condition);
+  /** 1 for each value of the dictionary that the filter names. */
+  const matches =
+    (hashes && block.find(column, hashes)) ??
+    Uint8Array.from(block.column(column).dictionary, (value) => (test(value) ? 1 : 0));
+  if (!matches.includes(1)) return isExcluded ? 'all' : 'none';
+  if (column === 'rule' || column === 'value') return ruleTest(block, column, matches, isExcluded);
+  if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
+  const indexes = block.indexes(column);
+  const wanted = isExcluded ? 0 : 1;
+  return (i) => matches[indexes[i] as number] === wanted;
 }
 
 /** The generated ID of an entry without one contains its time: only entries of that time are hashed. */
@@ -117,17 +132,22 @@ function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): Ro
 }
 
 /** An entry has any number of rules: it matches if one of them does. */
-function ruleTest(block: AttackBlock, column: ColumnName, { test, isExcluded }: Condition): RowTest {
-  const { dictionary, index } = block.column(column);
-  const matches = dictionary.map(test);
-  if (!matches.some(Boolean)) return isExcluded ? 'all' : 'none';
+function ruleTest(block: AttackBlock, column: ColumnName, matches: Uint8Array, isExcluded: boolean): RowTest {
+  const indexes = block.indexes(column);
   const { ruleEnds } = block;
   return (i) => {
     for (let at = ruleEnds[i - 1] ?? 0; at < (ruleEnds[i] ?? 0); at++) {
-      if (matches[index(at)]) return !isExcluded;
+      if (matches[indexes[at] as number] === 1) return !isExcluded;
     }
     return isExcluded;
   };
+}
+
+/** Whether the test accepts these values only. */
+function isExact(name: FilterName, values: readonly string[]): boolean {
+  if (name === 'urls') return !values.some((value) => value.endsWith('*'));
+  if (name === 'sources') return values.every(isIPv4);
+  return name === 'rules';
 }
 
 function testOf(name: FilterName, values: readonly string[]): ValueTest {

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { AttackBlock } from './attack-block.ts';
+import { BLOCK_SIZE_MAX } from './attack-block.ts';
 import { type AttackEntry, compareEntries, entryKey, sampleRank } from './attack-entries.ts';
-import { addToHour, openHour, type StoredBlock } from './attack-hours.ts';
+import { addToHour, type StoredBlock } from './attack-hours.ts';
 import { AttackLister } from './attack-list.ts';
 import { finish } from './slices.ts';
 import { HOUR_MS } from './store.ts';
@@ -20,23 +20,20 @@ const entry: fc.Arbitrary<AttackEntry> = fc.record({
 });
 
 class StoredHour {
-  readonly blocks = new Map<number, StoredBlock & { bytes: Buffer }>();
+  blocks: readonly StoredBlock[] = [];
 
   append(entries: readonly AttackEntry[], limit: number): void {
-    const blocks = [...this.blocks.values()].sort((a, b) => a.number - b.number);
-    const read = (number: number) => this.blocks.get(number)?.bytes ?? Buffer.alloc(0);
-    const change = finish(addToHour({ project: PROJECT, hour: HOUR, blocks, read, entries, limit }));
-    for (const number of change.removed) this.blocks.delete(number);
-    for (const added of change.added) this.blocks.set(added.number, added);
+    const addition = { project: PROJECT, hour: HOUR, blocks: this.blocks, entries, limit };
+    const { removed, added } = finish(addToHour(addition));
+    this.blocks = [...this.blocks.filter(({ number }) => !removed.includes(number)), ...added];
   }
 
-  list(limit: number) {
-    const blocks = [...this.blocks.values()].map(({ bytes }) => new AttackBlock(HOUR, bytes));
+  list() {
     const range = { from: HOUR * HOUR_MS, to: (HOUR + 1) * HOUR_MS };
     const filter = { include: {}, exclude: {} };
     const query = { project: PROJECT, ...range, filter, isAscending: true, offset: 0, limit: 10_000 };
     const lister = new AttackLister(query, () => true);
-    finish(lister.add(openHour(PROJECT, HOUR, blocks, limit)));
+    finish(lister.add({ hour: HOUR, blocks: this.blocks.map(({ block }) => block) }));
     return lister.list;
   }
 }
@@ -49,7 +46,7 @@ function keptOf(entries: readonly AttackEntry[], limit: number): AttackEntry[] {
     distinct.set(key, { ...each, count: each.count + (distinct.get(key)?.count ?? 0) });
   }
   const ranked = [...distinct.values()].sort(
-    (a, b) => sampleRank(PROJECT, a) - sampleRank(PROJECT, b) || compareEntries(a, b),
+    (a, b) => sampleRank(PROJECT, entryKey(a)) - sampleRank(PROJECT, entryKey(b)),
   );
   return ranked.slice(0, limit).sort(compareEntries);
 }
@@ -64,7 +61,7 @@ describe('the kept attacks of an hour', () => {
           const hour = new StoredHour();
           for (const batch of batches) hour.append(batch, limit);
           const kept = keptOf(batches.flat(), limit);
-          const list = hour.list(limit);
+          const list = hour.list();
           expect(list.items).toEqual(kept);
         },
       ),
@@ -77,7 +74,58 @@ describe('the kept attacks of an hour', () => {
       const time = HOUR * HOUR_MS + i * 1_000;
       hour.append([{ id: String(i), time, hostId: null, category: 'xss', count: 1, rules: [] }], 10_000);
     }
-    expect(hour.blocks.size).toBeLessThan(12);
-    expect(hour.list(10_000).total).toBe(2_000);
+    expect(hour.blocks.length).toBeLessThan(12);
+    expect(hour.list().total).toBe(2_000);
+  });
+
+  it('have equal attacks once, though their blocks overlap', () => {
+    const hour = new StoredHour();
+    const at = (i: number, count = 1): AttackEntry => {
+      const time = HOUR * HOUR_MS + i * 100;
+      return { id: '', time, hostId: null, category: 'xss', count, rules: [], source: `192.0.2.${i % 7}` };
+    };
+    const rows = Array.from({ length: 3_000 }, (_, i) => i);
+    hour.append(
+      rows.map((i) => at(i * 2)),
+      10_000,
+    );
+    hour.append(
+      rows.map((i) => at(i * 2 + 1)),
+      10_000,
+    );
+    hour.append([at(10), at(11), at(2_500, 5), at(7_000)], 10_000);
+    expect(hour.blocks.length).toBeGreaterThan(1);
+    const { items, total, keptAttacks } = hour.list();
+    expect([total, keptAttacks]).toEqual([6_001, 6_008]);
+    expect(items.filter(({ count }) => count > 1).map(({ count }) => count)).toEqual([2, 2, 6]);
+    expect(items).toEqual(items.toSorted(compareEntries));
+  });
+
+  it('are exactly as many as the limit after a flood, in blocks of limited size', () => {
+    const hour = new StoredHour();
+    const limit = 1_000;
+    const long = 'x'.repeat(128);
+    const rules = Array.from({ length: 32 }, (_, i) => ({ id: `${i}`, variable: long, value: long }));
+    for (let n = 0; n < 40; n++) {
+      const entries = Array.from({ length: 100 }, (_, i): AttackEntry => {
+        const id = `${n} ${i}`;
+        return {
+          id,
+          time: HOUR * HOUR_MS + n * 50,
+          hostId: null,
+          category: 'xss',
+          count: 1,
+          url: long,
+          rules,
+        };
+      });
+      hour.append(entries, limit);
+      expect(hour.list().total).toBe(Math.min(limit, (n + 1) * 100));
+    }
+    for (const { block } of hour.blocks) {
+      expect(block.size).toBeLessThanOrEqual(BLOCK_SIZE_MAX);
+      expect(block.ranks).toHaveLength(block.length);
+    }
+    expect(hour.blocks.reduce((sum, { block }) => sum + block.length, 0)).toBeLessThanOrEqual(1.25 * limit);
   });
 });

@@ -1,44 +1,51 @@
 /**
  * The kept attacks of one hour: blocks (attack-block.ts), and how new attacks join them. Each append adds a block, and merges
  * it with the ones before it while they are not much larger, so an hour has few blocks and an entry is rewritten rarely.
+ * Blocks may overlap in time, but no entry is in two of them.
  *
  * In an hour with more than `limit` entries, those with the smallest ranks stay (`sampleRank`). `threshold` is the largest
- * rank that stayed when entries were dropped, or 0 if none were: what has a larger rank never comes back. So the result does
- * not depend on the order or the size of batches.
+ * rank that stays, or 0 if all do: what has a larger rank never comes back. So the result does not depend on the order or the
+ * size of batches. The threshold of an hour is the smallest of its blocks. All of these have ranks then, and entries above
+ * the threshold remain in older blocks until the hour is rewritten.
  */
 import type { Event } from '../event.ts';
-import { AttackBlock, BLOCK_ENTRIES_MAX, encodeBlock } from './attack-block.ts';
-import { type AttackEntry, compareEntries, entryKey, sampleRank, toEntry } from './attack-entries.ts';
+import {
+  AttackBlock,
+  BLOCK_ENTRIES_MAX,
+  BLOCK_SIZE_MAX,
+  encodeBlock,
+  entrySize,
+  firstRow,
+} from './attack-block.ts';
+import { type AttackEntry, entryKey, sampleRank, toEntry } from './attack-entries.ts';
 import type { AttackMatcher } from './attack-filter.ts';
-import { finish } from './slices.ts';
 import { HOUR_MS } from './store.ts';
 
-/** What a store returns of an hour. Entries whose rank is above the threshold do not count; 0: all count. */
+/** What a store returns of an hour. */
 export interface AttackHour {
   hour: number;
   blocks: readonly AttackBlock[];
-  threshold: number;
 }
 
-/** A stored block. `entries` and `threshold` repeat its header. */
 export interface StoredBlock {
-  /** Ascending in the order of the blocks. */
+  /** Ascending in the order in which blocks were written. */
   number: number;
-  entries: number;
-  threshold: number;
+  block: AttackBlock;
 }
 
 export interface HourChange {
   /** The numbers of the blocks that go. */
   removed: number[];
-  added: { number: number; bytes: Buffer; entries: number; threshold: number }[];
+  added: StoredBlock[];
 }
 
 /** A block is merged with the one before it, unless that is this many times larger. */
 const SIZE_RATIO = 2;
 
-/** Entries may exceed the limit by this share before the hour is cut: cutting reads all blocks of the hour. */
+/** Entries may exceed the limit by this share before an hour that was over the limit is rewritten again. */
 const SLACK = 0.25;
+
+const ENTRIES_PER_STEP = 250;
 
 /** Attacks of a group of batches, by hour. */
 export class AttackAdditions {
@@ -58,116 +65,236 @@ interface HourAddition {
   hour: number;
   /** The blocks of the hour, by number. */
   blocks: readonly StoredBlock[];
-  read: (number: number) => Uint8Array;
   entries: readonly AttackEntry[];
   /** How many entries an hour keeps. */
   limit: number;
 }
 
+interface KeyedEntry {
+  entry: AttackEntry;
+  /** See `entryKey`; '' until it is needed. */
+  key: string;
+  /** 0 in hours that were never over the limit. */
+  rank: number;
+}
+
 /** What the hour becomes. Each step takes a few milliseconds. */
-export function* addToHour(addition: HourAddition): Generator<void, HourChange> {
-  const { project, hour, blocks, read, limit } = addition;
-  const threshold = lowestThreshold(blocks);
-  const ranked = mergeEqual(addition.entries).filter(
-    (entry) => threshold === 0 || sampleRank(project, entry) <= threshold,
-  );
-  if (ranked.length === 0) return { removed: [], added: [] };
-  yield;
-  const stored = blocks.reduce((sum, { entries }) => sum + entries, 0);
-  const isOver = stored + ranked.length > limit * (1 + SLACK);
-  // The blocks that are merged with the new entries: all of them, or the last ones.
-  let first = isOver ? 0 : blocks.length;
-  let size = ranked.length;
-  while (first > 0) {
-    const { entries } = blocks[first - 1] as StoredBlock;
-    if (entries > SIZE_RATIO * size || entries + size > BLOCK_ENTRIES_MAX) break;
-    size += entries;
-    first--;
+export function* addToHour({
+  project,
+  hour,
+  blocks,
+  entries,
+  limit,
+}: HourAddition): Generator<void, HourChange> {
+  const before = lowestThreshold(blocks.map(({ block }) => block));
+  const additions = yield* mergeEqual(entries);
+  if (before > 0) yield* rank(project, additions);
+  const equal = yield* findEqual(blocks, removeAbove(additions, before));
+  const stored = blocks.reduce((sum, { block }) => sum + block.length, 0);
+  const isOver = stored + additions.size > limit;
+  const ranks = isOver || before > 0 ? yield* readRanks(project, blocks) : undefined;
+  if (isOver && before === 0) yield* rank(project, additions);
+  const threshold = isOver && ranks ? lowestOf(before, thresholdOf(additions, ranks, limit)) : before;
+  removeAbove(additions, threshold);
+  if (additions.size === 0 && equal.size === 0 && threshold === before) return { removed: [], added: [] };
+
+  const isRewritten = isOver && (before === 0 || stored + additions.size > limit * (1 + SLACK));
+  const changed = blocks.filter(({ number }) => isRewritten || equal.has(number));
+  const others = blocks.filter((block) => !changed.includes(block));
+  const removed = [...changed, ...smallTail(others, additions.values())];
+  const writer = new BlockWriter(hour, threshold, (blocks.at(-1)?.number ?? 0) + 1);
+  for (const { number, block } of removed.toSorted((a, b) => a.block.first - b.block.first)) {
+    for (let i = 0; i < block.length; i++) {
+      if (i % ENTRIES_PER_STEP === 0) yield;
+      const rankOfEntry = ranks?.get(number)?.[i] ?? 0;
+      if (rankOfEntry > threshold) continue;
+      const entry = block.entry(i);
+      entry.count += equal.get(number)?.get(i) ?? 0;
+      yield* writer.add({ entry, key: '', rank: rankOfEntry });
+    }
   }
-  const merged = [...ranked];
-  for (const { number } of blocks.slice(first)) {
-    merged.push(...new AttackBlock(hour, read(number)).entries());
-    yield;
-  }
-  const kept = isOver
-    ? yield* keepLowest(project, mergeEqual(merged), limit)
-    : { entries: mergeEqual(merged), threshold: 0 };
-  const removed = blocks.slice(first).map(({ number }) => number);
-  const added: HourChange['added'] = [];
-  const sorted = kept.entries.sort(compareEntries);
-  const cut = minThreshold(threshold, kept.threshold);
-  for (let start = 0; start < sorted.length; start += BLOCK_ENTRIES_MAX) {
-    yield;
-    const part = sorted.slice(start, start + BLOCK_ENTRIES_MAX);
-    const number = (blocks[first - 1]?.number ?? 0) + 1 + added.length;
-    added.push({ number, bytes: encodeBlock(hour, part, cut), entries: part.length, threshold: cut });
-  }
-  return { removed, added };
+  for (const addition of additions.values()) yield* writer.add(addition);
+  yield* writer.flush();
+  return { removed: removed.map(({ number }) => number), added: writer.written };
 }
 
-/** The smallest threshold of blocks; 0 if no entry was dropped. */
-export function lowestThreshold(blocks: readonly { threshold: number }[]): number {
-  return blocks.reduce((lowest, { threshold }) => minThreshold(lowest, threshold), 0);
+/** The entries by key, with the sum of the counts of equal ones. */
+function* mergeEqual(entries: readonly AttackEntry[]): Generator<void, Map<string, KeyedEntry>> {
+  const merged = new Map<string, KeyedEntry>();
+  for (const [i, entry] of entries.entries()) {
+    if (i % ENTRIES_PER_STEP === 0) yield;
+    const key = entryKey(entry);
+    const same = merged.get(key);
+    if (same) same.entry = { ...same.entry, count: same.entry.count + entry.count };
+    else merged.set(key, { entry, key, rank: 0 });
+  }
+  return merged;
 }
 
-function minThreshold(a: number, b: number): number {
+function* rank(project: string, additions: ReadonlyMap<string, KeyedEntry>): Generator<void, void> {
+  let n = 0;
+  for (const addition of additions.values()) {
+    if (n++ % ENTRIES_PER_STEP === 0) yield;
+    addition.rank = sampleRank(project, addition.key);
+  }
+}
+
+/** `threshold`: 0 removes nothing. */
+function removeAbove(additions: Map<string, KeyedEntry>, threshold: number): Map<string, KeyedEntry> {
+  if (threshold === 0) return additions;
+  for (const [key, addition] of additions) if (addition.rank > threshold) additions.delete(key);
+  return additions;
+}
+
+/** Moves additions that a block has already to the result: counts by block and row. */
+function* findEqual(
+  blocks: readonly StoredBlock[],
+  additions: Map<string, KeyedEntry>,
+): Generator<void, Map<number, Map<number, number>>> {
+  const found = new Map<number, Map<number, number>>();
+  for (const { number, block } of blocks) {
+    let n = 0;
+    for (const [key, { entry }] of additions) {
+      if (n++ % ENTRIES_PER_STEP === 0) yield;
+      const row = findRow(block, entry);
+      if (row === -1) continue;
+      const rows = found.get(number) ?? new Map<number, number>();
+      found.set(number, rows.set(row, entry.count));
+      additions.delete(key);
+    }
+  }
+  return found;
+}
+
+/** The row of an equal entry, or -1. */
+function findRow(block: AttackBlock, entry: AttackEntry): number {
+  const { time } = entry;
+  if (time < block.first || time > block.last) return -1;
+  const { times } = block;
+  for (let i = firstRow(times, time); times[i] === time; i++) if (block.isEqual(i, entry)) return i;
+  return -1;
+}
+
+/** The ranks of stored entries, by block. */
+function* readRanks(
+  project: string,
+  blocks: readonly StoredBlock[],
+): Generator<void, Map<number, Float64Array>> {
+  const ranks = new Map<number, Float64Array>();
+  for (const { number, block } of blocks) {
+    if (block.ranks.length === block.length) ranks.set(number, block.ranks);
+    else {
+      const computed = new Float64Array(block.length);
+      for (let i = 0; i < block.length; i++) {
+        if (i % ENTRIES_PER_STEP === 0) yield;
+        computed[i] = sampleRank(project, entryKey(block.entry(i)));
+      }
+      ranks.set(number, computed);
+    }
+    yield;
+  }
+  return ranks;
+}
+
+/** The largest of the `limit` smallest ranks. */
+function thresholdOf(
+  additions: ReadonlyMap<string, KeyedEntry>,
+  stored: ReadonlyMap<number, Float64Array>,
+  limit: number,
+): number {
+  const all = [...additions.values()].map((addition) => addition.rank);
+  for (const ranks of stored.values()) for (const each of ranks) all.push(each);
+  return Float64Array.from(all).sort()[limit - 1] ?? 0;
+}
+
+/** The last blocks, as long as they are small. */
+function smallTail(blocks: readonly StoredBlock[], additions: Iterable<KeyedEntry>): StoredBlock[] {
+  let [entries, size, first] = [0, 0, blocks.length];
+  for (const { entry } of additions) {
+    entries++;
+    size += entrySize(entry);
+  }
+  for (; first > 0; first--) {
+    const { block } = blocks[first - 1] as StoredBlock;
+    const isLarger = block.length > SIZE_RATIO * entries;
+    if (isLarger || entries + block.length > BLOCK_ENTRIES_MAX || size + block.size > BLOCK_SIZE_MAX) break;
+    entries += block.length;
+    size += block.size;
+  }
+  return blocks.slice(first);
+}
+
+/** Writes blocks one after the other, so that no more entries are in memory than a block has. */
+class BlockWriter {
+  readonly written: StoredBlock[] = [];
+  readonly #hour: number;
+  readonly #threshold: number;
+  readonly #firstNumber: number;
+  #entries: KeyedEntry[] = [];
+  #size = 0;
+
+  constructor(hour: number, threshold: number, firstNumber: number) {
+    this.#hour = hour;
+    this.#threshold = threshold;
+    this.#firstNumber = firstNumber;
+  }
+
+  *add(keyed: KeyedEntry): Generator<void, void> {
+    const size = entrySize(keyed.entry);
+    if (this.#entries.length === BLOCK_ENTRIES_MAX || this.#size + size > BLOCK_SIZE_MAX) yield* this.flush();
+    this.#entries.push(keyed);
+    this.#size += size;
+  }
+
+  *flush(): Generator<void, void> {
+    if (this.#entries.length === 0) return;
+    yield;
+    const sorted = this.#entries.sort(compareKeyed);
+    const content = {
+      hour: this.#hour,
+      entries: sorted.map(({ entry }) => entry),
+      threshold: this.#threshold,
+      ranks: this.#threshold > 0 ? sorted.map((keyed) => keyed.rank) : [],
+    };
+    const block = new AttackBlock(this.#hour, yield* encodeBlock(content));
+    this.written.push({ number: this.#firstNumber + this.written.length, block });
+    this.#entries = [];
+    this.#size = 0;
+  }
+}
+
+/** As `compareEntries`. */
+function compareKeyed(a: KeyedEntry, b: KeyedEntry): number {
+  if (a.entry.time !== b.entry.time) return a.entry.time - b.entry.time;
+  for (const keyed of [a, b]) keyed.key ||= entryKey(keyed.entry);
+  return a.key < b.key ? -1 : 1;
+}
+
+/** The threshold of an hour; 0 if no entry was dropped. */
+export function lowestThreshold(blocks: readonly AttackBlock[]): number {
+  return blocks.reduce((lowest, { threshold }) => lowestOf(lowest, threshold), 0);
+}
+
+function lowestOf(a: number, b: number): number {
   return a === 0 || b === 0 ? Math.max(a, b) : Math.min(a, b);
 }
 
-/** What the blocks of an hour stand for, though they may not have been cut to the limit yet. */
-export function openHour(
-  project: string,
+/** The block without the entries that match; null if none is left, undefined if none matches. */
+export function* eraseRows(
   hour: number,
-  blocks: readonly AttackBlock[],
-  limit: number,
-): AttackHour {
-  const threshold = lowestThreshold(blocks);
-  const stored = blocks.reduce((sum, { length }) => sum + length, 0);
-  // Those that were kept before keeping was turned off stay.
-  if (limit === 0 || stored <= limit) return { hour, blocks, threshold };
-  const distinct = mergeEqual(blocks.flatMap((block) => block.entries()));
-  const kept = finish(keepLowest(project, distinct, limit));
-  return { hour, blocks, threshold: minThreshold(threshold, kept.threshold) };
-}
-
-/** The block without the entries that match; undefined if there are none. */
-export function eraseRows(
-  hour: number,
-  bytes: Uint8Array,
+  block: AttackBlock,
   matcher: AttackMatcher,
-): { bytes: Buffer; entries: number; threshold: number } | undefined {
-  const block = new AttackBlock(hour, bytes);
+): Generator<void, AttackBlock | null | undefined> {
   const erased = new Set(matcher.rows(block, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY));
   if (erased.size === 0) return undefined;
-  const kept = block.entries().filter((_, i) => !erased.has(i));
-  const { threshold } = block;
-  return { bytes: encodeBlock(hour, kept, threshold), entries: kept.length, threshold };
-}
-
-/** Adds up the counts of equal attacks. */
-function mergeEqual(entries: readonly AttackEntry[]): AttackEntry[] {
-  const merged = new Map<string, AttackEntry>();
-  for (const entry of entries) {
-    const key = entryKey(entry);
-    const same = merged.get(key);
-    merged.set(key, same ? { ...same, count: same.count + entry.count } : entry);
-  }
-  return [...merged.values()];
-}
-
-/** The `limit` entries with the smallest ranks. */
-function* keepLowest(
-  project: string,
-  entries: AttackEntry[],
-  limit: number,
-): Generator<void, { entries: AttackEntry[]; threshold: number }> {
-  if (entries.length <= limit) return { entries, threshold: 0 };
-  const ranked = [];
-  for (const entry of entries) {
-    ranked.push({ entry, rank: sampleRank(project, entry) });
-    if (ranked.length % 1_000 === 0) yield;
-  }
-  ranked.sort((a, b) => a.rank - b.rank || compareEntries(a.entry, b.entry));
-  ranked.length = limit;
-  return { entries: ranked.map(({ entry }) => entry), threshold: ranked.at(-1)?.rank ?? 0 };
+  if (erased.size === block.length) return null;
+  yield;
+  const isKept = (_: unknown, i: number) => !erased.has(i);
+  const content = {
+    hour,
+    entries: block.entries().filter(isKept),
+    threshold: block.threshold,
+    ranks: [...block.ranks].filter(isKept),
+  };
+  return new AttackBlock(hour, yield* encodeBlock(content));
 }

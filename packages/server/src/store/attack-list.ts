@@ -1,8 +1,9 @@
 /** The list of kept attacks: which of them a query selects, in which order, and how many there are. */
 import type { AttackBlock } from './attack-block.ts';
-import { type AttackEntry, entryId, entryKey, sampleRank } from './attack-entries.ts';
-import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
-import type { AttackHour } from './attack-hours.ts';
+import { type AttackEntry, entryId, entryKey } from './attack-entries.ts';
+import type { AttackFilter } from './attack-filter.ts';
+import { type AttackHour, lowestThreshold } from './attack-hours.ts';
+import { AttackSelection, attacksOf, lengthOf, type SelectedRows } from './attack-selection.ts';
 import type { Selection, TimeRange } from './store.ts';
 
 export interface AttackQuery extends Selection, TimeRange {
@@ -23,94 +24,97 @@ export interface AttackList {
   keptAttacks: number;
 }
 
-/** One row of a block, or several equal ones of different blocks. */
 interface Row {
   block: AttackBlock;
   i: number;
   time: number;
-  count: number;
+  /** See `entryKey`; '' until it is needed. */
+  key: string;
 }
 
-const ROWS_PER_STEP = 4_096;
+const ROWS_PER_STEP = 256;
 
 /** Add the hours of the range in the order of the list. */
 export class AttackLister {
   readonly list: AttackList = { items: [], total: 0, kept: 0, keptAttacks: 0 };
   readonly #query: AttackQuery;
   readonly #isRegistered: (hostId: string) => boolean;
-  /** By range, hosts and categories, which the counters know too, and by everything. */
-  readonly #counted: AttackMatcher;
-  readonly #selected: AttackMatcher;
+  readonly #selection: AttackSelection;
 
   constructor(query: AttackQuery, isRegistered: (hostId: string) => boolean) {
     this.#query = query;
     this.#isRegistered = isRegistered;
-    const { include, exclude } = query.filter;
-    const hosts = query.hosts && { hosts: query.hosts.filter(isRegistered) };
-    const counted = {
-      include: { ...hosts, ...(include.categories && { categories: include.categories }) },
-      exclude: exclude.categories ? { categories: exclude.categories } : {},
-    };
-    this.#counted = new AttackMatcher(counted);
-    this.#selected = new AttackMatcher({ include: { ...include, ...hosts }, exclude });
+    this.#selection = new AttackSelection(query, query, isRegistered);
   }
 
-  *add(hour: AttackHour): Generator<void, void> {
-    const counted = this.#rows(hour, this.#counted);
-    yield;
-    this.list.kept += counted.length;
-    for (const { count } of counted) this.list.keptAttacks += count;
-    const isSame = this.#selected.size === this.#counted.size;
-    const rows = isSame ? counted : this.#rows(hour, this.#selected);
-    const { offset, limit, isAscending } = this.#query;
-    const first = Math.max(0, offset - this.list.total);
-    const end = Math.min(rows.length, offset + limit - this.list.total);
-    for (let n = first; n < end; n++) {
-      const row = rows[isAscending ? n : rows.length - 1 - n] as Row;
-      this.list.items.push(this.#item(row));
-      if (n % ROWS_PER_STEP === ROWS_PER_STEP - 1) yield;
+  /** Whether `add` reads no more than the heads of the blocks. */
+  needsOnlyHeads({ blocks }: AttackHour): boolean {
+    const threshold = lowestThreshold(blocks);
+    const total = blocks.reduce((sum, { length }) => sum + length, 0);
+    const [first, end] = this.#page(total);
+    return first >= end && blocks.every((block) => this.#selection.isWhole(block, threshold));
+  }
+
+  *add({ blocks }: AttackHour): Generator<void, void> {
+    const threshold = lowestThreshold(blocks);
+    const all: SelectedRows[] = [];
+    let total = 0;
+    for (const block of blocks) {
+      const { counted, selected } = this.#selection.select(block, threshold);
+      this.list.kept += lengthOf(counted);
+      this.list.keptAttacks += attacksOf(counted);
+      all.push(selected);
+      total += lengthOf(selected);
+      yield;
     }
-    this.list.total += rows.length;
+    const [first, end] = this.#page(total);
+    if (first < end) yield* this.#addItems(all, first, end);
+    this.list.total += total;
   }
 
-  #item({ block, i, count }: Row): AttackEntry {
-    const entry = block.entry(i);
+  /** Where the page begins and ends in the next entries of the list. */
+  #page(length: number): [first: number, end: number] {
+    const { offset, limit } = this.#query;
+    const { total } = this.list;
+    return [Math.max(0, offset - total), Math.min(length, offset + limit - total)];
+  }
+
+  /** `first` and `end`: positions in the list of these rows. */
+  *#addItems(selected: readonly SelectedRows[], first: number, end: number): Generator<void, void> {
+    const { isAscending } = this.#query;
+    const rows = yield* sortRows(selected);
+    for (let n = first; n < end; n++) {
+      if (n % ROWS_PER_STEP === 0) yield;
+      const { block, i } = rows[isAscending ? n : rows.length - 1 - n] as Row;
+      this.list.items.push(this.#item(block.entry(i)));
+    }
+  }
+
+  #item(entry: AttackEntry): AttackEntry {
     const isKnown = entry.hostId !== null && this.#isRegistered(entry.hostId);
-    return { ...entry, id: entryId(entry), count, hostId: isKnown ? entry.hostId : null };
-  }
-
-  /** In ascending order. */
-  #rows({ blocks, threshold }: AttackHour, matcher: AttackMatcher): Row[] {
-    const { project, from, to } = this.#query;
-    const rows = blocks.flatMap((block) =>
-      matcher.rows(block, from, to).map((i): Row => {
-        return { block, i, time: block.times[i] ?? 0, count: block.counts[i] ?? 0 };
-      }),
-    );
-    const areApart = blocks.every((block, n) => block.first > (blocks[n - 1]?.last ?? -1));
-    const merged = areApart ? rows : mergeRows(rows);
-    if (threshold === 0) return merged;
-    return merged.filter(({ block, i }) => sampleRank(project, block.entry(i)) <= threshold);
+    return { ...entry, id: entryId(entry), hostId: isKnown ? entry.hostId : null };
   }
 }
 
-/** Sorts the rows of blocks that overlap, and adds up equal ones. */
-function mergeRows(rows: readonly Row[]): Row[] {
-  const keyed = rows.map((row) => ({ ...row, key: '' }));
-  type Keyed = (typeof keyed)[number];
-  const keyOf = (row: Keyed) => {
-    row.key ||= entryKey(row.block.entry(row.i));
-    return row.key;
-  };
-  const order = (a: Keyed, b: Keyed) =>
-    a.time - b.time || (keyOf(a) < keyOf(b) ? -1 : keyOf(a) > keyOf(b) ? 1 : 0);
-  const merged: Keyed[] = [];
-  for (const row of keyed.sort(order)) {
-    const last = merged.at(-1);
-    if (last && order(last, row) === 0) last.count += row.count;
-    else merged.push(row);
+/** In ascending order. */
+function* sortRows(selected: readonly SelectedRows[]): Generator<void, Row[]> {
+  const byTime = selected.toSorted((a, b) => a.block.first - b.block.first);
+  const all: Row[] = [];
+  for (const { block, rows } of byTime) {
+    const { times } = block;
+    for (const i of rows ?? times.keys()) all.push({ block, i, time: times[i] ?? 0, key: '' });
+    yield;
   }
-  return merged;
+  const areApart = byTime.every(({ block }, n) => block.first > (byTime[n - 1]?.block.last ?? -1));
+  return areApart ? all : all.sort(compareRows);
+}
+
+/** As `compareEntries`. The rows of a block are in order. */
+function compareRows(a: Row, b: Row): number {
+  if (a.block === b.block) return a.i - b.i;
+  if (a.time !== b.time) return a.time - b.time;
+  for (const row of [a, b]) row.key ||= entryKey(row.block.entry(row.i));
+  return a.key < b.key ? -1 : 1;
 }
 
 /** Remembers the results of a function of few values. */

@@ -11,6 +11,7 @@ import {
   networkOf,
   topUrl,
 } from '../event.ts';
+import type { AttackCountQuery, AttackCounts } from './attack-counts.ts';
 import type { AttackFilter } from './attack-filter.ts';
 import type { AttackHour } from './attack-hours.ts';
 import type { AttackList, AttackQuery } from './attack-list.ts';
@@ -64,6 +65,9 @@ export interface Store {
    * on the order of batches. Hours that begin before the horizon, or before that of details (see `prune`), are left out.
    */
   attacks(query: AttackQuery): Promise<AttackList>;
+
+  /** The same attacks, counted by a field. Rejects with QueryTooLarge if there are too many values. */
+  countAttacks(query: AttackCountQuery): Promise<AttackCounts>;
 
   /** Deletes kept attacks for good, for example those of a person, in short steps. Counts stay. */
   eraseAttacks(project: string, filter: AttackFilter): Promise<void>;

@@ -1,4 +1,5 @@
 /** What each format delivers of an attack, with the names of the normal form. docs/log-formats.md has the table. */
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readLines, recordsOf } from '../../../fixtures/read-fixture.ts';
 import { eventFields } from './events.ts';
@@ -486,7 +487,7 @@ test('NAXSI', () => {
     source: '192.0.2.7',
     id: '00112233',
     method: 'GET',
-    url: '/%2Fsearch?q=1',
+    url: '/search?q=1',
     rule: '1000',
     rules: [
       { id: '1000', variable: 'ARGS:q' },
@@ -590,10 +591,18 @@ describe('the normal form', () => {
     });
   });
 
+  test('what a client chooses never drops an attack', () => {
+    const rules = Array.from({ length: 33 }, (_, i) => ({ id: String(i + 1) }));
+    expect(detailsIn(line({ method: 'GET /', user_agent: '-', rules }))).toEqual({
+      rule: '1',
+      rules: rules.slice(0, 32),
+    });
+    expect(detailsIn(line({ method: '', user_agent: '' }))).toEqual({});
+  });
+
   test.each([
     [{ id: '' }],
     [{ id: 1 }],
-    [{ method: 'GET /' }],
     [{ status: '403' }],
     [{ status: 99 }],
     [{ score: -1 }],
@@ -604,7 +613,7 @@ describe('the normal form', () => {
     [{ rules: [{ id: '' }] }],
     [{ rules: [{ id: 1 }] }],
     [{ rules: [{ id: '1', value: 1 }] }],
-    [{ rules: Array.from({ length: 33 }, () => ({ id: '1' })) }],
+    [{ method: 1 }],
   ])('%j is malformed', (fields) => {
     expect(readLines([JSON.stringify(line(fields))])).toMatchObject([{ reason: 'bad_details' }]);
   });
@@ -651,6 +660,71 @@ describe('what a client writes stays in its own fields', () => {
     expect(JSON.stringify(detailsIn(line))).not.toContain('S"');
   });
 
+  test('a long name cannot hide that the value is a secret', () => {
+    const data = `Matched Data: S found within ARGS:json.${'a.'.repeat(99)}password: S`;
+    const line = modsecurity3({ messages: [{ ...LFI, details: { ...LFI.details, data } }] });
+    expect(JSON.stringify(detailsIn(line))).not.toContain('S"');
+  });
+
+  test('a later line with a secret masks the values that repeated it', () => {
+    const texts = ['ARGS:confirm', 'ARGS:password'].map((variable) =>
+      LFI_TEXT.replaceAll('ARGS:file', variable).replace('../../etc/passwd', '../hunter2'),
+    );
+    const lines = texts.map((text) => `${NGINX}${text} ${tail('/download')}${nginxSuffix()}`);
+    expect(detailsIn(...lines)).toMatchObject({
+      rules: [
+        { variable: 'ARGS:confirm', value: '...' },
+        { variable: 'ARGS:password', value: '...' },
+      ],
+    });
+  });
+
+  test('names of rules are cut, and the one that decided is in the list once', () => {
+    const line = {
+      ClientRequestHost: 'shop.example.com',
+      RayID: '9a00000000000003',
+      Datetime: '2026-07-01T10:20:30Z',
+      Action: 'block',
+      Source: 'waf',
+      RuleID: `a\u0000${'b'.repeat(100)}`,
+    };
+    const rule = `a%00${'b'.repeat(60)}`;
+    expect(detailsIn(line)).toMatchObject({ rule, rules: [{ id: rule }] });
+  });
+
+  test('fields are printable and short, whatever the log contains', () => {
+    const text = fc.string({ unit: 'binary', maxLength: 300 });
+    const bytes = (value: unknown) => Buffer.byteLength(String(value ?? ''));
+    fc.assert(
+      fc.property(text, text, text, text, (id, variable, value, path) => {
+        const data = `Matched Data: ${value} found within ARGS:${variable}: ${value}`;
+        const audit = modsecurity3({ uri: path, messages: [{ ...LFI, details: { ...LFI.details, data } }] });
+        const cloudflare = {
+          ClientRequestHost: 'shop.example.com',
+          ClientRequestPath: path,
+          ClientRequestUserAgent: value,
+          RayID: id,
+          Datetime: '2026-07-01T10:20:30Z',
+          Action: 'block',
+          Source: 'waf',
+          RuleID: variable,
+        };
+        const event = { time: 1_782_901_230_456, attack: 'xss', url: `/${path}`, user_agent: value };
+        for (const line of [audit, cloudflare, event]) {
+          const kept = detailsIn(line) as Record<string, unknown> & { rules?: Record<string, unknown>[] };
+          expect(JSON.stringify(kept)).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}]|\\u/u);
+          expect(bytes(kept.url)).toBeLessThanOrEqual(513);
+          for (const each of [kept.id, kept.user_agent]) expect(bytes(each)).toBeLessThanOrEqual(128);
+          for (const rule of [{ id: kept.rule }, ...(kept.rules ?? [])]) {
+            expect(bytes(rule.id)).toBeLessThanOrEqual(64);
+            expect(bytes(rule.variable)).toBeLessThanOrEqual(128);
+            expect(bytes(rule.value)).toBeLessThanOrEqual(128);
+          }
+        }
+      }),
+    );
+  });
+
   test('a megabyte in every field is cut', () => {
     const long = 'a'.repeat(300_000);
     const data = `Matched Data: ${long} found within ARGS:${long}: ${long}`;
@@ -683,7 +757,7 @@ describe('what matched', () => {
     ['as name and value', { data: 'REQUEST_HEADERS:X-A=abc' }, 'REQUEST_HEADERS:X-A', 'abc'],
     ['from the operator', { data: '' }, 'ARGS:file', '../../etc/passwd'],
     ['with its own data', { data: 'a=b' }, 'ARGS:file', 'a=b'],
-    ['nowhere', { match: 'detected XSS using libinjection.', data: 'abc' }, undefined, 'abc'],
+    ['nowhere', { match: 'detected XSS using libinjection.', data: 'abc' }, undefined, undefined],
     [
       'after ModSecurity 2',
       { match: 'Match of "eq 0" against "ARGS:q" required.', data: '' },

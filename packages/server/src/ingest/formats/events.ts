@@ -1,5 +1,5 @@
 /** wafstat's own event format, NDJSON: `{"time": .., "host": .., "request": true, "attack": "sqli", "count": 1}`. */
-import { attackDetails, type RawRule, RULES_MAX } from '../../attack-details.ts';
+import { attackDetails, type RawRule } from '../../attack-details.ts';
 import { type AttackDetails, EVENT_COUNT_MAX, ID_PATTERN, isCategory } from '../../event.ts';
 import { dropped, field, type JsonFormat } from './format.ts';
 import { asObject, type JsonObject } from './json.ts';
@@ -45,39 +45,39 @@ export const events: JsonFormat = {
   },
 };
 
-const TEXT_FIELDS = ['source', 'url', 'rule', 'country', 'id', 'method', 'user_agent'] as const;
+const TEXT_FIELDS = ['source', 'url', 'rule', 'country', 'id'] as const;
 const NUMBER_FIELDS = ['status', 'score'] as const;
 
 /** Null if a field is malformed: the sender must notice it. */
 function detailsOf(fields: JsonObject): AttackDetails | undefined | null {
-  const { blocked, rules } = fields;
+  const { blocked, rules, method, user_agent: userAgent } = fields;
   if (!isAbsent(blocked) && typeof blocked !== 'boolean') return null;
   // Most events have none of these, and what follows would take a quarter of the time of a line.
-  const { source, url, rule, country, id, method, user_agent, status, score } = fields;
-  if ([source, url, rule, country, id, method, user_agent, status, score, rules].every(isAbsent))
+  const { source, url, rule, country, id, status, score } = fields;
+  if ([source, url, rule, country, id, method, userAgent, status, score, rules].every(isAbsent))
     return isAbsent(blocked) ? undefined : { blocked };
   const texts = TEXT_FIELDS.filter((name) => !isAbsent(fields[name]));
   const numbers = NUMBER_FIELDS.filter((name) => !isAbsent(fields[name]));
   if (texts.some((name) => typeof fields[name] !== 'string' || fields[name] === '')) return null;
   if (numbers.some((name) => typeof fields[name] !== 'number')) return null;
+  if (!isTextOrAbsent(method) || !isTextOrAbsent(userAgent)) return null;
   if (!isAbsent(rules) && !isRules(rules)) return null;
-  const { user_agent: userAgent, ...raw } = Object.fromEntries(
-    // Strings and numbers, checked above.
-    [...texts, ...numbers].map((name) => [name, fields[name] as never]),
-  );
+  const given = [...texts, ...numbers];
   const details = attackDetails({
-    ...raw,
-    userAgent,
+    // Strings and numbers, checked above.
+    ...Object.fromEntries(given.map((name) => [name, fields[name] as never])),
     blocked: blocked ?? undefined,
+    method: method ?? undefined,
+    userAgent: userAgent ?? undefined,
     rules: rules ?? undefined,
   });
-  const given = [...texts, ...numbers].map((name) => (name === 'user_agent' ? 'userAgent' : name));
+  // Not `method` and `user_agent`, which clients choose: theirs must not make an attack disappear.
   return given.every((name) => details !== undefined && name in details) ? details : null;
 }
 
-/** `rules` may be empty. */
+/** `rules` may be empty. Only the first 32 are kept: an attack with more must not be dropped. */
 function isRules(rules: unknown): rules is RawRule[] {
-  return Array.isArray(rules) && rules.length <= RULES_MAX && rules.every(isRule);
+  return Array.isArray(rules) && rules.every(isRule);
 }
 
 function isRule(value: unknown): value is RawRule {
@@ -85,7 +85,7 @@ function isRule(value: unknown): value is RawRule {
   return (
     typeof rule?.id === 'string' &&
     rule.id !== '' &&
-    [rule.variable, rule.value, rule.severity].every((text) => isAbsent(text) || typeof text === 'string')
+    [rule.variable, rule.value, rule.severity].every(isTextOrAbsent)
   );
 }
 
@@ -95,6 +95,10 @@ export function eventFields({ query, userAgent, ...details }: AttackDetails) {
   if (query !== undefined) fields.url = `${fields.url}?${query}`;
   if (userAgent !== undefined) fields.user_agent = userAgent;
   return fields;
+}
+
+function isTextOrAbsent(value: unknown): value is string | null | undefined {
+  return isAbsent(value) || typeof value === 'string';
 }
 
 function isAbsent(value: unknown): value is null | undefined {

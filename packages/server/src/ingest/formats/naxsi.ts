@@ -87,7 +87,7 @@ function attackOf(values: readonly Value[], message: string, time: number): Read
     source: first('ip'),
     id,
     method,
-    url: first('uri'),
+    url: pathOf(first('uri')),
     query: queryOf(url),
     rule: rule?.rule,
     rules,
@@ -95,6 +95,11 @@ function attackOf(values: readonly Value[], message: string, time: number): Read
   const record = requestRecord(time, first('server') || undefined);
   const evidence = [...scores, ...judged];
   return { kind: 'record', record: { ...record, request: false, attack, details, evidence } };
+}
+
+/** Newer releases of nginx also encode the slashes. */
+function pathOf(uri: string): string {
+  return uri.startsWith('/') ? uri : uri.replaceAll(/%2f/gi, '/');
 }
 
 /** `zone0=ARGS&id0=1000&var_name0=a`, and the same without numbers. */

@@ -15,15 +15,16 @@ const fields = (data: string) =>
   '[tag "attack-xss"] [tag "OWASP_CRS"]';
 
 test('finds all fields, with or without those of the request', () => {
-  const text = `ModSecurity: Warning. Matched. ${fields('x')}`;
-  expect(parseRuleText(text)).toEqual({ rule: { ...RULE, value: 'x' }, hostname: '', uri: '', uniqueId: '' });
+  const text = `ModSecurity: Warning. Pattern match "a" at ARGS:q. ${fields('x')}`;
+  const rule = { ...RULE, variable: 'ARGS:q', value: 'x' };
+  expect(parseRuleText(text)).toEqual({ rule, hostname: '', uri: '', uniqueId: '' });
   expect(parseRuleText(`${text} ${TAIL}`)).toEqual({
-    rule: { ...RULE, value: 'x' },
+    rule,
     hostname: '192.0.2.1',
     uri: '/',
     uniqueId: 'abc',
   });
-  expect(parseRuleText(`${text} ${TAIL} [ref "v1,2"]`)).toMatchObject({ rule: { ...RULE, value: 'x' }, uniqueId: 'abc' });
+  expect(parseRuleText(`${text} ${TAIL} [ref "v1,2"]`)).toMatchObject({ rule, uniqueId: 'abc' });
 });
 
 test.each([

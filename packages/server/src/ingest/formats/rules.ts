@@ -1,6 +1,7 @@
 /** Matched rules: from the messages of ModSecurity and Coraza, and from the rule IDs and names of other firewalls. */
 import { matchedValue, TEXT_BYTES_MAX } from '../../attack-details.ts';
 import type { Category } from '../../event.ts';
+import { isSecretName, MASK } from '../../secrets.ts';
 import { addScores, RULE_ID_PATTERN, type Rule } from '../categories/classify.ts';
 
 /** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog possibly at 1,024. */
@@ -145,10 +146,15 @@ function setMatchedAgainst(rule: Rule, text: string, data: string): void {
   setMatched(rule, text.slice(at + AGAINST.length, end), data || whole);
 }
 
-/** Rules may be kept until their request is complete, so they are small. Secrets are masked later, in what is left. */
+/**
+ * Rules may be kept until their request is complete, so they are small. Secrets are masked later, in what is left, by the
+ * name of the variable: without it, any value may be a secret.
+ */
 function setMatched(rule: Rule, variable: string, value: string): void {
-  if (variable !== '') rule.variable = variable.slice(0, TEXT_BYTES_MAX);
-  if (value !== '') rule.value = value.slice(0, 2 * TEXT_BYTES_MAX);
+  if (variable === '') return;
+  const isCutSecret = variable.length > TEXT_BYTES_MAX && isSecretName(variable);
+  rule.variable = variable.slice(0, TEXT_BYTES_MAX);
+  if (value !== '') rule.value = isCutSecret ? MASK : value.slice(0, 2 * TEXT_BYTES_MAX);
 }
 
 /** Precedes the ID of the request. */

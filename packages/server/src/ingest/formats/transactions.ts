@@ -46,6 +46,8 @@ export interface OpenRequest {
   host: string | undefined;
   judgements: Classification[];
   matched: MatchedRule[];
+  /** See `matchedRule`. */
+  secrets: string[];
   score?: number | undefined;
   details?: AttackDetails | undefined;
   /** When its first line was written. */
@@ -73,9 +75,9 @@ export class Transactions {
     // The error log may have more rules: an audit log can be configured without them.
     const open = this.#openWithId(id);
     if (open !== undefined) this.#open.delete(keyOf(open));
-    const { judgements = [], matched = [], score } = open ?? {};
+    const { judgements = [], matched = [], secrets = [], score } = open ?? {};
     const details = mergeDetails(transaction.details, open?.details);
-    const whole = { id, format, time, host, judgements, matched, score, details };
+    const whole = { id, format, time, host, judgements, matched, secrets, score, details };
     for (const rule of rules) this.#addRule(whole, rule);
     const parsed = this.#finish(whole, 'record');
     if (!request) return parsed;
@@ -102,6 +104,7 @@ export class Transactions {
       host: undefined,
       judgements: [],
       matched: [],
+      secrets: [],
       begun: written,
     };
     // Without IDs, requests on one connection have the same key: the previous one is complete.
@@ -122,12 +125,14 @@ export class Transactions {
     return [...complete, ...this.#close(() => this.#open.size > OPEN_MAX)];
   }
 
-  #addRule(request: Pick<OpenRequest, 'judgements' | 'matched' | 'score'>, rule: Rule): void {
+  #addRule(request: Pick<OpenRequest, 'judgements' | 'matched' | 'secrets' | 'score'>, rule: Rule): void {
     const judgement = classify(rule, this.#overrides);
     addDistinct(request.judgements, judgement);
     if (rule.score !== undefined && !rule.ambiguous) request.score = Math.max(request.score ?? 0, rule.score);
-    if (judgement.rule !== '' && request.matched.length < RULES_MAX)
-      addMatched(request.matched, matchedRule(rule, judgement.rule));
+    if (judgement.rule === '' || request.matched.length === RULES_MAX) return;
+    // Other IDs are numbers.
+    const ruleId = rule.named === undefined ? judgement.rule : normalRule(judgement.rule);
+    addMatched(request.matched, matchedRule(rule, ruleId, request.secrets));
   }
 
   /** Finishes the requests that got no line since `before`, by the local clock, whose time is `now` (see `isDue`). */
@@ -210,7 +215,7 @@ export class Transactions {
     // Sets single fields and does not copy the details: merging objects took 13% of the time of an audit line, copying 5%.
     const details: AttackDetails = request.details ?? {};
     if (rule) details.rule = normalRule(rule);
-    setRules(details, request.matched);
+    setRules(details, request.matched, request.secrets);
     if (request.id !== '') details.id = normalText(request.id);
     if (request.score !== undefined) details.score = request.score;
     const record = {

@@ -1,20 +1,15 @@
 /** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
-import { AttackBlock, blockHeader } from '../attack-block.ts';
+import { AttackBlock, headLength } from '../attack-block.ts';
+import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
-import {
-  AttackAdditions,
-  type AttackHour,
-  addToHour,
-  eraseRows,
-  openHour,
-  type StoredBlock,
-} from '../attack-hours.ts';
+import { AttackAdditions, type AttackHour, addToHour, eraseRows, type StoredBlock } from '../attack-hours.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
-import { Slices } from '../slices.ts';
-import { HOUR_MS, StoreDamaged, type TimeRange } from '../store.ts';
+import { finish, Slices } from '../slices.ts';
+import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
 import { inSnapshot } from './count.ts';
 import {
   addChecksum,
+  type BinaryTable,
   CHECKSUM_BYTES,
   cellsSeed,
   keySteps,
@@ -53,9 +48,18 @@ function seedOf({ hour, scope, number }: BlockKey): number {
 
 /** Throws if the block is damaged. */
 export function withoutBlockChecksum(key: Buffer, stored: Uint8Array): Uint8Array {
+  checkedHead(key, stored);
+  const bytes = stored.subarray(CHECKSUM_BYTES);
+  new AttackBlock(parseBlockKey(key).hour, bytes).checkSections();
+  return bytes;
+}
+
+/** The checksum is that of the head, which has those of the other parts: a query reads few of them. */
+function checkedHead(key: Buffer, stored: Uint8Array): Uint8Array {
   const parsed = parseBlockKey(key);
-  const body = withoutChecksum(stored, seedOf(parsed));
-  if (body !== undefined) return body;
+  const end = CHECKSUM_BYTES + headLength(stored.subarray(CHECKSUM_BYTES));
+  const head = withoutChecksum(stored.subarray(0, end), seedOf(parsed));
+  if (head !== undefined) return head;
   const { hour, scope, number } = parsed;
   throw new StoreDamaged(`the block ${number} of the hour ${hour}, scope ${scope} of the table attacks`);
 }
@@ -63,21 +67,30 @@ export function withoutBlockChecksum(key: Buffer, stored: Uint8Array): Uint8Arra
 export function putBlock(put: PutRecord, key: BlockKey, block: Uint8Array): void {
   const value = Buffer.allocUnsafe(CHECKSUM_BYTES + block.length);
   value.set(block, CHECKSUM_BYTES);
-  put('attacks', blockKey(key.hour, key.scope, key.number), addChecksum(value, seedOf(key)));
+  addChecksum(value.subarray(0, CHECKSUM_BYTES + headLength(block)), seedOf(key));
+  put('attacks', blockKey(key.hour, key.scope, key.number), value);
 }
 
-/** The blocks of an hour of a project, each valid until the next is read. */
-function* blocksOf(
-  { attacks }: Schema,
-  hour: number,
-  scope: number,
-  read?: ReadOptions,
-): Generator<{ number: number; bytes: Uint8Array }> {
+/** The blocks of an hour of a project, by number. With a snapshot, which must stay open, only what is used is read. */
+function blocksOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
+  const blocks: StoredBlock[] = [];
   for (const key of attacks.getKeys({ ...range, ...read })) {
     const stored = attacks.getBinaryFast(key, read);
-    if (stored) yield { number: parseBlockKey(key).number, bytes: withoutBlockChecksum(key, stored) };
+    if (stored === undefined) continue;
+    const { number } = parseBlockKey(key);
+    const head = new Uint8Array(checkedHead(key, stored));
+    const block = read
+      ? new AttackBlock(hour, head, () => readBody(attacks, key, head.length, read))
+      : new AttackBlock(hour, new Uint8Array(stored.subarray(CHECKSUM_BYTES)));
+    blocks.push({ number, block });
   }
+  return blocks;
+}
+
+/** Valid until the next value is read. */
+function readBody(attacks: BinaryTable, key: Buffer, headBytes: number, read: ReadOptions): Uint8Array {
+  return attacks.getBinaryFast(key, read)?.subarray(CHECKSUM_BYTES + headBytes) ?? new Uint8Array(0);
 }
 
 /** Attacks of a group of batches of one project. */
@@ -92,40 +105,58 @@ export class GroupAttacks extends AttackAdditions {
     const before = keptListsFrom(schema);
     for (const [hour, entries] of [...this.hours].sort(([a], [b]) => a - b)) {
       if (hour * HOUR_MS < before) continue;
-      const blocks: StoredBlock[] = [];
-      for (const { number, bytes } of blocksOf(schema, hour, scope))
-        blocks.push({ number, ...blockHeader(bytes) });
-      const read = (number: number) => {
-        const key = blockKey(hour, scope, number);
-        const stored = schema.attacks.getBinary(key);
-        if (stored === undefined)
-          throw new StoreDamaged(`the block ${number} of the hour ${hour} is missing`);
-        return withoutBlockChecksum(key, stored);
-      };
-      const { removed, added } = yield* addToHour({ project, hour, blocks, read, entries, limit });
+      const blocks = blocksOf(schema, hour, scope);
+      const { removed, added } = yield* addToHour({ project, hour, blocks, entries, limit });
       for (const number of removed) put('attacks', blockKey(hour, scope, number), null);
-      for (const { number, bytes } of added) putBlock(put, { hour, scope, number }, bytes);
+      for (const { number, block } of added) putBlock(put, { hour, scope, number }, block.bytes);
     }
   }
 }
 
-export function listAttacks(schema: Schema, query: AttackQuery, limit: number): Promise<AttackList> {
-  return inSnapshot(schema, async (read) => {
-    const project = schema.projects.get(query.project, read);
-    const isRegistered = (id: string) =>
-      project !== undefined && schema.hosts.get([project.scope, id], read) !== undefined;
-    const lister = new AttackLister(query, memoized(isRegistered));
-    const slices = new Slices();
-    if (project) await slices.run(addHours(lister, readAttacks(schema, project, query, limit, read)));
-    return lister.list;
-  });
+export async function listAttacks(schema: Schema, query: AttackQuery): Promise<AttackList> {
+  const lister = await addHours(
+    schema,
+    query,
+    query,
+    (isRegistered) => new AttackLister(query, isRegistered),
+  );
+  return lister.list;
 }
 
-function* addHours(lister: AttackLister, hours: Iterable<AttackHour>): Generator<void, void> {
-  for (const hour of hours) {
-    yield;
-    yield* lister.add(hour);
-  }
+export async function countAttacks(schema: Schema, query: AttackCountQuery): Promise<AttackCounts> {
+  const range = { ...rangeOf(query), isAscending: true };
+  const { points, keptAttacks } = await addHours(
+    schema,
+    query,
+    range,
+    (isRegistered) => new AttackCounter(query, isRegistered),
+  );
+  return { points, keptAttacks };
+}
+
+/** Adds the hours of a range to what `create` returns. */
+function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
+  schema: Schema,
+  { project: id }: Selection,
+  range: TimeRange & { isAscending: boolean },
+  create: (isRegistered: (hostId: string) => boolean) => T,
+): Promise<T> {
+  return inSnapshot(schema, async (read) => {
+    const project = schema.projects.get(id, read);
+    const target = create(
+      memoized(
+        (host) => project !== undefined && schema.hosts.get([project.scope, host], read) !== undefined,
+      ),
+    );
+    function* addAll(found: ProjectRecord) {
+      for (const hour of readAttacks(schema, found, range, read)) {
+        yield;
+        yield* target.add(hour);
+      }
+    }
+    if (project) await new Slices().run(addAll(project));
+    return target;
+  });
 }
 
 /** The hours of a range that have kept attacks. */
@@ -133,18 +164,20 @@ export function* readAttacks(
   schema: Schema,
   project: ProjectRecord,
   { from, to, isAscending }: TimeRange & { isAscending: boolean },
-  limit: number,
   read?: ReadOptions,
 ): Generator<AttackHour> {
   const first = Math.max(Math.floor(from / HOUR_MS), firstListedHour(schema, read), firstHour(schema, read));
-  const end = Math.min(Math.ceil(to / HOUR_MS), Math.floor(project.latest / HOUR_MS) + 1);
+  const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
   for (let i = 0; i < end - first; i++) {
     const hour = isAscending ? first + i : end - 1 - i;
-    const blocks: AttackBlock[] = [];
-    for (const { bytes } of blocksOf(schema, hour, project.scope, read))
-      blocks.push(new AttackBlock(hour, Uint8Array.from(bytes)));
-    if (blocks.length > 0) yield openHour(project.id, hour, blocks, limit);
+    const blocks = blocksOf(schema, hour, project.scope, read).map(({ block }) => block);
+    if (blocks.length > 0) yield { hour, blocks };
   }
+}
+
+/** The hour after the last one of a project. */
+function endOfHours({ latest }: ProjectRecord): number {
+  return Math.floor(latest / HOUR_MS) + 1;
 }
 
 /** The first hour of all blocks, HOURS_END if there is none: a range may begin years before. */
@@ -176,30 +209,51 @@ export function* deleteAttacksSteps(
 /** Removing a block frees its pages: up to 50 of them. */
 const BLOCKS_PER_STEP = 200;
 
-/** Rewrites the blocks that have such attacks. Each step is for a separate write transaction. */
-export function* eraseAttacksSteps(
+/** Rewrites the blocks that have such attacks. `write` runs an action in a transaction. */
+export async function eraseAttacks(
   schema: Schema,
   project: ProjectRecord,
   filter: AttackFilter,
-): Generator<() => void> {
+  write: (action: () => void) => Promise<unknown>,
+): Promise<void> {
+  const { id, scope } = project;
   const matcher = new AttackMatcher(filter);
-  const keys = schema.attacks.getKeys().filter((key) => parseBlockKey(key).scope === project.scope);
-  for (const key of [...keys]) {
-    const { hour, number } = parseBlockKey(key);
-    const erase = () => {
-      const stored = schema.attacks.getBinary(key);
-      return stored && eraseRows(hour, withoutBlockChecksum(key, stored), matcher);
-    };
-    if (erase() === undefined) continue;
-    yield () => {
-      const erased = erase();
-      if (erased === undefined) return;
+  const slices = new Slices();
+  for (let hour = firstHour(schema); hour < endOfHours(project); hour++) {
+    const found = await slices.run(eraseInHour(schema, hour, scope, matcher, new Map()));
+    if (found.size === 0) continue;
+    await write(() => {
+      // Appends may have rewritten some of the blocks.
+      const erased = finish(eraseInHour(schema, hour, scope, matcher, found));
       const put = putIn(schema);
-      if (erased.entries === 0) put('attacks', key, null);
-      else putBlock(put, { hour, scope: project.scope, number }, erased.bytes);
-      countHourChanges(schema, project.id, [hour]);
-    };
+      for (const { number, result } of erased.values()) {
+        if (result === null) put('attacks', blockKey(hour, scope, number), null);
+        else putBlock(put, { hour, scope, number }, result.bytes);
+      }
+      countHourChanges(schema, id, [hour]);
+    });
   }
+}
+
+/** The block without the attacks; null if it has no others. */
+type Erased = Map<string, { number: number; result: AttackBlock | null }>;
+
+/** By the heads of the blocks. `known`: does not compute these again. */
+function* eraseInHour(
+  schema: Schema,
+  hour: number,
+  scope: number,
+  matcher: AttackMatcher,
+  known: Erased,
+): Generator<void, Erased> {
+  const erased: Erased = new Map();
+  for (const { number, block } of blocksOf(schema, hour, scope)) {
+    const id = `${number} ${Buffer.from(block.head).toString('latin1')}`;
+    const result = known.has(id) ? known.get(id)?.result : yield* eraseRows(hour, block, matcher);
+    if (result !== undefined) erased.set(id, { number, result });
+    yield;
+  }
+  return erased;
 }
 
 /** Runs inside a write transaction. */
@@ -209,8 +263,7 @@ export function putAttackHour(schema: Schema, projectId: string, { hour, blocks 
   if (hour < firstListedHour(schema)) return;
   const { scope } = project;
   const put = putIn(schema);
-  for (const { number } of [...blocksOf(schema, hour, scope)])
-    put('attacks', blockKey(hour, scope, number), null);
+  for (const { number } of blocksOf(schema, hour, scope)) put('attacks', blockKey(hour, scope, number), null);
   for (const [i, { bytes }] of blocks.entries()) putBlock(put, { hour, scope, number: i + 1 }, bytes);
   countHourChanges(schema, projectId, [hour]);
 }

@@ -24,7 +24,14 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from './append.ts';
-import { deleteAttacksSteps, eraseAttacksSteps, listAttacks, putAttackHour, readAttacks } from './attacks.ts';
+import {
+  countAttacks,
+  deleteAttacksSteps,
+  eraseAttacks,
+  listAttacks,
+  putAttackHour,
+  readAttacks,
+} from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostLists } from './host-lists.ts';
@@ -107,7 +114,10 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
   );
   const commitGroup = async (batches: readonly Batch[]): Promise<Appended[]> => {
     const weight = batches.reduce((sum, batch) => sum + weighBatch(batch), 0);
-    if (weight <= PREPARED_WEIGHT_MIN) return commits.add({ batches, weight });
+    // A few attacks may rewrite a large block.
+    const keepsAttacks =
+      limits.eventsMax > 0 && batches.some(({ events }) => events.some(({ attack }) => attack !== null));
+    if (weight <= PREPARED_WEIGHT_MIN && !keepsAttacks) return commits.add({ batches, weight });
     const prepared = await track(new Slices().run(prepareGroup(schema, batches, now(), limits)));
     return commits.add({ batches, weight, ...(prepared && { prepared }) });
   };
@@ -134,12 +144,14 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
 
     top: (query) => available(() => track(findTop(query))),
 
-    attacks: (query) => available(() => track(listAttacks(schema, query, limits.eventsMax))),
+    attacks: (query) => available(() => track(listAttacks(schema, query))),
+
+    countAttacks: (query) => available(() => track(countAttacks(schema, query))),
 
     eraseAttacks: (id, filter) =>
       available(async () => {
         const project = schema.projects.get(id);
-        if (project) for (const step of eraseAttacksSteps(schema, project, filter)) await write(step);
+        if (project) await eraseAttacks(schema, project, filter, write);
       }),
 
     version: (range) => available(() => versionOf(range)),
@@ -211,7 +223,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
       async *attackHours(id) {
         const project = await available(() => schema.projects.get(id));
         const range = { from: 0, to: Number.MAX_SAFE_INTEGER, isAscending: true };
-        if (project) yield* readAttacks(schema, project, range, limits.eventsMax);
+        if (project) yield* readAttacks(schema, project, range);
       },
 
       putAttackHour: (project, hour) => grow(() => putAttackHour(schema, project, hour)),

@@ -2,6 +2,7 @@
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { AttackBlock, BLOCK_ENTRIES_MAX } from '../attack-block.ts';
+import { AttackCounter, rangeOf } from '../attack-counts.ts';
 import { AttackMatcher } from '../attack-filter.ts';
 import {
   type AttackAdditions,
@@ -9,61 +10,95 @@ import {
   addToHour,
   eraseRows,
   type HourChange,
-  openHour,
   type StoredBlock,
 } from '../attack-hours.ts';
 import { AttackLister } from '../attack-list.ts';
 import { Slices } from '../slices.ts';
-import { HOUR_MS, type Store, type TimeRange, type Transfer } from '../store.ts';
+import { HOUR_MS, type Selection, type Store, type TimeRange, type Transfer } from '../store.ts';
 import { addChanges, lockProject, OF_PROJECT } from './coordination.ts';
 import { hostsOfProject } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { inPartitions } from './schema.ts';
 import { readBefore } from './top-lists.ts';
 
-/** `available` runs an action once the tables have been checked. `limit`: how many attacks an hour keeps. */
+/** `available` runs an action once the tables have been checked. */
 export function attackMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
-  limit: number,
-): Pick<Store, 'attacks' | 'eraseAttacks'> & Pick<Transfer, 'attackHours' | 'putAttackHour'> {
-  async function* readAttacks(
-    project: string,
+): Pick<Store, 'attacks' | 'countAttacks' | 'eraseAttacks'> &
+  Pick<Transfer, 'attackHours' | 'putAttackHour'> {
+  /** All blocks of an hour are of one moment, but hours may differ. The caller compares versions. */
+  async function readHour(project: string, hour: number): Promise<AttackHour> {
+    const rows = await readStored(database.run.bind(database), project, hour);
+    return { hour, blocks: rows.map((row) => toBlock(hour, row)) };
+  }
+
+  /** Adds the hours of a range to what `create` returns. */
+  async function addHours<T extends HoursTarget>(
+    { project }: Selection,
     { isAscending, ...range }: TimeRange & { isAscending: boolean },
-  ): AsyncGenerator<AttackHour> {
-    const [first, hours] = await available(() => listHours(database, project, range));
-    for (const hour of isAscending ? hours : hours.reverse()) {
-      if (hour < first) continue;
-      // All blocks of an hour are of one moment, but hours may differ. The caller compares versions.
-      const rows = await readStored(database.run.bind(database), project, hour);
-      const blocks = rows.map(({ block }) => new AttackBlock(hour, block));
-      if (blocks.length > 0) yield openHour(project, hour, blocks, limit);
+    create: (isRegistered: (hostId: string) => boolean) => T,
+  ): Promise<T> {
+    const hosts = await available(() => hostsOfProject(database, project));
+    const ids = new Set(hosts.map(({ id }) => id));
+    const target = create((id) => ids.has(id));
+    const slices = new Slices();
+    const [first, last] = await hoursOf(database, project, range);
+    for (let n = 0; n <= last - first; n += HOURS_PER_READ) {
+      const start = isAscending ? first + n : Math.max(first, last + 1 - n - HOURS_PER_READ);
+      const end = isAscending ? first + n + HOURS_PER_READ : last + 1 - n;
+      const heads = await readHeads(database, project, start, Math.min(end, last + 1));
+      for (const hour of isAscending ? heads : heads.reverse()) {
+        const whole = target.needsOnlyHeads?.(hour) ? hour : await readHour(project, hour.hour);
+        await slices.run(target.add(whole));
+      }
     }
+    return target;
   }
 
   return {
     async attacks(query) {
-      const hosts = await available(() => hostsOfProject(database, query.project));
-      const ids = new Set(hosts.map(({ id }) => id));
-      const lister = new AttackLister(query, (id) => ids.has(id));
-      const slices = new Slices();
-      for await (const hour of readAttacks(query.project, query)) await slices.run(lister.add(hour));
-      return lister.list;
+      return (await addHours(query, query, (isRegistered) => new AttackLister(query, isRegistered))).list;
     },
 
-    attackHours: (project) =>
-      readAttacks(project, { from: 0, to: Number.MAX_SAFE_INTEGER, isAscending: true }),
+    async countAttacks(query) {
+      const range = { ...rangeOf(query), isAscending: true };
+      const create = (isRegistered: (id: string) => boolean) => new AttackCounter(query, isRegistered);
+      const { points, keptAttacks } = await addHours(query, range, create);
+      return { points, keptAttacks };
+    },
+
+    async *attackHours(project) {
+      const [first, last] = await available(() => hoursOf(database, project, EVER));
+      for (let hour = first; hour <= last; hour++) {
+        const read = await readHour(project, hour);
+        if (read.blocks.length > 0) yield read;
+      }
+    },
 
     eraseAttacks: (project, filter) =>
       available(async () => {
         const matcher = new AttackMatcher(filter);
-        const [, hours] = await listHours(database, project, { from: 0, to: Number.MAX_SAFE_INTEGER });
-        for (const hour of hours) await eraseInHour(database, project, hour, matcher);
+        const hours = await database.run<{ hour: number }>(
+          'SELECT DISTINCT hour FROM attacks WHERE project = $1',
+          [project],
+        );
+        for (const { hour } of hours) await eraseInHour(database, project, hour, matcher);
       }),
 
     putAttackHour: (project, hour) => available(() => putAttackHour(database, project, hour)),
   };
 }
+
+interface HoursTarget {
+  needsOnlyHeads?(hour: AttackHour): boolean;
+  add(hour: AttackHour): Generator<void, void>;
+}
+
+const EVER = { from: 0, to: Number.MAX_SAFE_INTEGER };
+
+/** The heads of their blocks have about a megabyte. */
+const HOURS_PER_READ = 720;
 
 /** `known`: the hosts that are registered, if some may not be. */
 export function addAttacks(
@@ -82,10 +117,13 @@ export function addAttacks(
 interface StoredBlocks {
   /** Hours that begin before this are deleted. */
   before: number;
-  hours: Map<number, (StoredBlock & { block: Buffer | null })[]>;
+  hours: Map<number, StoredBlock[]>;
 }
 
-/** Reads what additions may change, after the project was locked: blocks that are not full, or all blocks of an hour that is cut. */
+/**
+ * Reads what additions may change, after the project was locked: blocks that are not full, that may have equal attacks, or
+ * all blocks of an hour over the limit.
+ */
 export async function readBlocks(
   run: Run,
   project: string,
@@ -94,18 +132,44 @@ export async function readBlocks(
 ): Promise<StoredBlocks> {
   const hours: StoredBlocks['hours'] = new Map();
   if (added.size === 0 || limit === 0) return { before: 0, hours };
-  const [before, sizes] = await Promise.all([
+  const additions = [...added].map(([hour, entries]) => {
+    const times = entries.map(({ time }) => time - hour * HOUR_MS);
+    const [first, last] = times.reduce(([a, b], ms) => [Math.min(a, ms), Math.max(b, ms)], [HOUR_MS, 0]);
+    return { hour, first, last, entries: entries.length };
+  });
+  const [before, rows] = await Promise.all([
     readBefore(run),
-    run<{ hour: number; number: number; entries: number; threshold: number; block: Buffer | null }>(
-      `SELECT a.hour, a.number, a.entries, a.threshold, CASE WHEN a.entries < ${BLOCK_ENTRIES_MAX}
-         OR sum(a.entries) OVER (PARTITION BY a.hour) + k.added > $4 THEN a.block END AS block
-       FROM unnest($2::int[], $3::int[]) AS k(hour, added)
+    run<BlockRow & { hour: number }>(
+      `SELECT a.hour, a.number, a.head, CASE
+         WHEN a.entries < ${BLOCK_ENTRIES_MAX} OR (a.first <= k.last AND a.last >= k.first)
+           OR sum(a.entries) OVER (PARTITION BY a.hour) + k.entries > $6 THEN a.body END AS body
+       FROM unnest($2::int[], $3::int[], $4::int[], $5::int[]) AS k(hour, first, last, entries)
        JOIN attacks a ON a.project = $1 AND a.hour = k.hour ORDER BY a.hour, a.number`,
-      [project, [...added.keys()], Array.from(added.values(), ({ length }) => length), limit],
+      [
+        project,
+        additions.map(({ hour }) => hour),
+        additions.map(({ first }) => first),
+        additions.map(({ last }) => last),
+        additions.map(({ entries }) => entries),
+        limit,
+      ],
     ),
   ]);
-  for (const { hour, ...block } of sizes) hours.set(hour, [...(hours.get(hour) ?? []), block]);
+  for (const row of rows) {
+    const block = { number: row.number, block: toBlock(row.hour, row) };
+    hours.set(row.hour, [...(hours.get(row.hour) ?? []), block]);
+  }
   return { before, hours };
+}
+
+type BlockRow = Row & { number: number; head: Buffer; body: Buffer | null };
+
+/** `body`: null if it was not read. */
+function toBlock(hour: number, { head, body }: { head: Buffer; body: Buffer | null }): AttackBlock {
+  return new AttackBlock(hour, head, () => {
+    if (body === null) throw new Error(`a block of the hour ${hour} was not read`);
+    return body;
+  });
 }
 
 export function* mergeAttacks(
@@ -119,12 +183,7 @@ export function* mergeAttacks(
   for (const [hour, entries] of hours) {
     if (hour * HOUR_MS < stored.before) continue;
     const blocks = stored.hours.get(hour) ?? [];
-    const read = (number: number) => {
-      const block = blocks.find((each) => each.number === number)?.block;
-      if (!block) throw new Error(`the block ${number} of the hour ${hour} was not read`);
-      return block;
-    };
-    changes.set(hour, yield* addToHour({ project, hour, blocks, read, entries, limit }));
+    changes.set(hour, yield* addToHour({ project, hour, blocks, entries, limit }));
   }
   return changes;
 }
@@ -138,8 +197,12 @@ export function writeBlocks(
     change.removed.map((number) => ({ hour, number })),
   );
   const added = [...changes].flatMap(([hour, change]) => change.added.map((block) => ({ hour, ...block })));
-  const records = new JoinedRecords();
-  for (const { bytes } of added) records.add(bytes);
+  const heads = new JoinedRecords();
+  const bodies = new JoinedRecords();
+  for (const { block } of added) {
+    heads.add(block.head);
+    bodies.add(block.body);
+  }
   const writes: Promise<unknown>[] = [];
   if (removed.length > 0)
     writes.push(
@@ -152,51 +215,74 @@ export function writeBlocks(
   if (added.length > 0)
     writes.push(
       run(
-        `INSERT INTO attacks (project, hour, number, entries, threshold, block)
-         SELECT project, hour, number, entries, threshold, substring($2::bytea FROM first FOR length)
-         FROM ${OF_PROJECT}, unnest($3::int[], $4::int[], $5::int[], $6::bigint[], $7::int[], $8::int[])
-           AS b(hour, number, entries, threshold, first, length)`,
+        `INSERT INTO attacks (project, hour, number, entries, first, last, head, body)
+         SELECT project, hour, number, entries, first, last, substring($2::bytea FROM head FOR head_length),
+           substring($3::bytea FROM body FOR body_length)
+         FROM ${OF_PROJECT}, unnest($4::int[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[],
+           $11::int[], $12::int[]) AS b(hour, number, entries, first, last, head, head_length, body, body_length)`,
         [
           project,
-          records.bytes(),
+          heads.bytes(),
+          bodies.bytes(),
           added.map(({ hour }) => hour),
           added.map(({ number }) => number),
-          added.map(({ entries }) => entries),
-          added.map(({ threshold }) => threshold),
-          records.firsts,
-          records.lengths,
+          added.map(({ block }) => block.length),
+          added.map(({ hour, block }) => block.first - hour * HOUR_MS),
+          added.map(({ hour, block }) => block.last - hour * HOUR_MS),
+          heads.firsts,
+          heads.lengths,
+          bodies.firsts,
+          bodies.lengths,
         ],
       ),
     );
   return writes;
 }
 
-/** The hours with attacks that a range touches, and the first one that queries cover. */
-async function listHours(
+/** The first and the last hour with attacks of a range that queries cover. */
+async function hoursOf(
   database: Database,
   project: string,
-  { from, to }: { from: number; to: number },
-): Promise<[first: number, hours: number[]]> {
+  { from, to }: TimeRange,
+): Promise<[number, number]> {
   const [state] = await database.run<{ horizon: number }>(
     'SELECT greatest(horizon, top_lists_before) AS horizon FROM retention',
   );
-  const rows = await database.run<{ hour: number }>(
-    'SELECT DISTINCT hour FROM attacks WHERE project = $1 AND hour >= $2 AND hour < $3 ORDER BY hour',
-    [project, Math.max(0, Math.floor(from / HOUR_MS)), Math.min(HOURS_END, Math.ceil(to / HOUR_MS))],
+  const covered = Math.ceil((state?.horizon ?? 0) / HOUR_MS);
+  const [hours] = await database.run<{ first: number | null; last: number | null }>(
+    'SELECT min(hour) AS first, max(hour) AS last FROM attacks WHERE project = $1 AND hour >= $2 AND hour < $3',
+    [project, Math.max(covered, Math.floor(from / HOUR_MS)), Math.min(HOURS_END, Math.ceil(to / HOUR_MS))],
   );
-  return [Math.ceil((state?.horizon ?? 0) / HOUR_MS), rows.map(({ hour }) => hour)];
+  return [hours?.first ?? 0, hours?.last ?? -1];
 }
 
 /** Later than all hours. */
 export const HOURS_END = 2 ** 31 - 1;
 
-type BlockRow = Row & { number: number; block: Buffer };
-
 function readStored(run: Run, project: string, hour: number): Promise<BlockRow[]> {
-  return run<BlockRow>('SELECT number, block FROM attacks WHERE project = $1 AND hour = $2 ORDER BY number', [
+  return run('SELECT number, head, body FROM attacks WHERE project = $1 AND hour = $2 ORDER BY number', [
     project,
     hour,
   ]);
+}
+
+/** The hours with attacks from `start` on, before `end`. Only the heads of their blocks can be used. */
+async function readHeads(
+  database: Database,
+  project: string,
+  start: number,
+  end: number,
+): Promise<AttackHour[]> {
+  const rows = await database.run<{ hour: number; head: Buffer }>(
+    'SELECT hour, head FROM attacks WHERE project = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, number',
+    [project, start, end],
+  );
+  const hours = new Map<number, AttackBlock[]>();
+  for (const { hour, head } of rows) {
+    const block = toBlock(hour, { head, body: null });
+    hours.set(hour, [...(hours.get(hour) ?? []), block]);
+  }
+  return Array.from(hours, ([hour, blocks]) => ({ hour, blocks }));
 }
 
 async function eraseInHour(
@@ -207,15 +293,17 @@ async function eraseInHour(
 ): Promise<void> {
   await database.transaction(async (run) => {
     const [, stored] = await Promise.all([lockProject(run, project), readStored(run, project, hour)]);
-    const changed = stored.flatMap(({ number, block }) => {
-      const erased = eraseRows(hour, block, matcher);
-      return erased ? [{ number, ...erased }] : [];
-    });
-    if (changed.length === 0) return;
-    const removed = changed.map(({ number }) => number);
-    const added = changed.filter(({ entries }) => entries > 0);
+    const change: HourChange = { removed: [], added: [] };
+    const slices = new Slices();
+    for (const row of stored) {
+      const erased = await slices.run(eraseRows(hour, toBlock(hour, row), matcher));
+      if (erased === undefined) continue;
+      change.removed.push(row.number);
+      if (erased !== null) change.added.push({ number: row.number, block: erased });
+    }
+    if (change.removed.length === 0) return;
     await Promise.all([
-      ...writeBlocks(run, project, new Map([[hour, { removed, added }]])),
+      ...writeBlocks(run, project, new Map([[hour, change]])),
       addChanges(run, project, [hour * HOUR_MS]),
       run('COMMIT'),
     ]);
@@ -227,9 +315,7 @@ async function putAttackHour(
   project: string,
   { hour, blocks }: AttackHour,
 ): Promise<void> {
-  const added = blocks.map(({ bytes, length, threshold }, i) => {
-    return { number: i + 1, entries: length, threshold, bytes: Buffer.from(bytes) };
-  });
+  const added = blocks.map((block, i) => ({ number: i + 1, block }));
   await inPartitions(
     database,
     ['attacks'],

@@ -98,11 +98,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   const { batches, putSource, ...records } = recordMethods(database, available, now);
-  const { attackHours, putAttackHour, ...attacks } = attackMethods(
-    database,
-    available,
-    appendOptions.eventsMax,
-  );
+  const { attackHours, putAttackHour, ...attacks } = attackMethods(database, available);
   const { topSlices, putTopSlices, deleteDetails, ...topLists } = topListMethods(
     database,
     available,

@@ -152,14 +152,15 @@ const TOP_LIST_TABLES = `
     project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (project, host, hour)
   ) PARTITION BY RANGE (hour);
-  -- Kept attacks: blocks of attack-block.ts.
+  -- Kept attacks: blocks of attack-block.ts. The first three numbers are also in their heads.
   CREATE TABLE attacks (
-    project text COLLATE "C", hour int, number int, entries int NOT NULL, threshold bigint NOT NULL, block bytea NOT NULL,
+    project text COLLATE "C", hour int, number int, entries int NOT NULL, first int NOT NULL, last int NOT NULL,
+    head bytea NOT NULL, body bytea NOT NULL,
     PRIMARY KEY (project, hour, number)
   ) PARTITION BY RANGE (hour);
   -- Records and blocks are deflated already.
   ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
-  ALTER TABLE attacks ALTER block SET STORAGE EXTERNAL;
+  ALTER TABLE attacks ALTER body SET STORAGE EXTERNAL;
 `;
 
 const REQUEST_TABLES = `
