@@ -134,7 +134,7 @@ export const projectCommands = [
   ),
   subcommand(
     'delete <project>',
-    'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
+    'delete a project, all roles in it, its top lists and kept attacks; its statistics can no longer be queried',
     {
       options: { ...LOCATION_OPTIONS, yes: YES },
       check: confirmationProblems,

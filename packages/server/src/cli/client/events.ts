@@ -12,6 +12,7 @@ import {
   REPEATED,
   type Source,
   text,
+  url,
   type Values,
 } from '../options.ts';
 import { confirm, confirmationProblems, YES } from '../prompt.ts';
@@ -52,6 +53,7 @@ const EVENTS_OPTIONS = {
   ),
   yes: YES,
   ...CONNECTION_OPTIONS,
+  url: { ...CONNECTION_OPTIONS.url, parse: serviceUrl },
 };
 type EventsValues = Values<typeof EVENTS_OPTIONS>;
 type EventsSource = Source<typeof EVENTS_OPTIONS>;
@@ -92,6 +94,12 @@ export const eventsCommand = command({
     return 0;
   },
 });
+
+/** `--not-url` suggests that this is a filter, too. */
+function serviceUrl(value: string): string {
+  if (/^[/*]/.test(value)) throw new Error('must be the URL of the service: for paths, use --attack-url');
+  return url(value);
+}
 
 /** Of two, the first one would be ignored. */
 function oneHost(value: string): string {

@@ -644,10 +644,18 @@ describe('queries', () => {
       expect(requests).toHaveLength(1);
     });
 
+    test('--url is the service, and the message for a path says what to use', async () => {
+      expect(await run(['events', '--url', '/login*', '--token', 't', '--project', 'p'])).toEqual({
+        status: 2,
+        out: '',
+        err: "wafstat: --url is '/login*', but must be the URL of the service: for paths, use --attack-url\n",
+      });
+    });
+
     test('mistakes in filters are usage errors', async () => {
       const { status, err } = await events(
         ...['--source', '192.0.2.0/33', '--status', '4', '--action', 'drop', '--not-category', 'SQLI'],
-        ...['--all', '--limit', '5'],
+        ...['--all', '--limit', '5', '--not-host', 'a', '--not-host', 'b'],
       );
       expect(status).toBe(2);
       for (const problem of [
@@ -655,6 +663,7 @@ describe('queries', () => {
         "--status is '4', but must be a response code like 403",
         "--action is 'drop', but must be one of block, log",
         "--not-category is 'SQLI', but must be one of xss",
+        "--not-host is 'a,b', but must be one host",
         'use only one of --all and --limit',
       ])
         expect(err).toContain(`wafstat: ${problem}`);
