@@ -141,7 +141,7 @@ export const projectCommands = [
       run: ({ yes, ...location }, [operand = ''], io) =>
         withInstallation(location, io, async ({ identity: { administration }, store }) => {
           const { id, name } = administration.projectNamed(operand);
-          const what = `the project ${name}, all roles in it and its top lists`;
+          const what = `the project ${name}, all roles in it, its top lists and kept attacks`;
           await confirm(io, yes, name, `This deletes ${what}. Nobody can query its statistics afterwards.`);
           await administration.removeProject(id, store);
           printText(io.stdout, `deleted ${what}; its counts stay in the store until retention ends`);
