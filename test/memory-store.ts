@@ -271,11 +271,12 @@ export function memoryStore(
     },
 
     async eraseAttacks(id, filter) {
-      changes++;
       const project = open(id);
-      project.attacks = project.attacks.filter((attack) => {
+      const kept = project.attacks.filter((attack) => {
         return !isSelected({ ...attack, id: entryId(attack) }, filter, FILTERS);
       });
+      if (kept.length < project.attacks.length) changes++;
+      project.attacks = kept;
     },
 
     async version() {
