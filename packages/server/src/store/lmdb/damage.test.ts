@@ -293,7 +293,7 @@ describe('repair', () => {
     });
     await root.close();
     const { findings } = await verifyStatistics(path);
-    expect(findings).toMatchObject([{ table: 'attacks', problem: 'a record ends inside a number' }]);
+    expect(findings).toMatchObject([{ table: 'attacks', problem: 'a block of attacks is too short' }]);
     expect((await repairStatistics(path)).lost).toHaveLength(1);
     expect((await verifyStatistics(path)).problems).toBe(0);
   });
