@@ -189,6 +189,39 @@ describe('the vendor’s JavaScript SDK', () => {
     expect(await get(`waf/instance/${first?.id}`)).toEqual(first);
   });
 
+  test('both vendors’ ways to page list each event once, and their counts add up to the counter', async () => {
+    interface Events {
+      total: number;
+      items: { id: string; time: number; attack: string; status?: string; count?: number }[];
+      attacks: number;
+      complete: boolean;
+    }
+    const filter = { ...RANGE, attacks: ['sqli', 'xss'], hosts: idsOf(someHosts) };
+    const all = await get<Events>('waf/event', { ...filter, pagesize: 1_000 });
+    expect(all.items.length).toBeGreaterThan(20);
+    expect(new Set(all.items.map((item) => JSON.stringify(item))).size).toBe(all.total);
+    for (const [name, first, size] of [
+      ['page', 1, 'pagesize'],
+      ['offset', 0, 'limit'],
+    ] as const) {
+      const items = [];
+      // Terraform reads until a page is empty.
+      for (let page = first; ; page++) {
+        const part = await get<Events>('waf/event', { ...filter, [name]: page, [size]: 3 });
+        expect([part.total, part.attacks, part.complete]).toEqual([all.total, all.attacks, true]);
+        if (part.items.length === 0) break;
+        items.push(...part.items);
+      }
+      expect(items).toEqual(all.items);
+    }
+    const { attack_num } = await get<{ attack_num: number }>('waf/event/attack/num', RANGE);
+    const every = await get<Events>('waf/event', { ...RANGE, pagesize: 1_000 });
+    expect([every.attacks, every.complete, every.items.length]).toEqual([attack_num, true, every.total]);
+    expect(every.items.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(attack_num);
+    const [one] = all.items;
+    expect((await get<Events>(`waf/event/${one?.id}`)).items).toContainEqual(one);
+  });
+
   test.each(['waf/tag/threat/map', 'waf/map/threat'])('%s names the categories', async (path) => {
     const { threats, locale } = await get<{ threats: string[]; locale: object }>(path, { lang: 'en-us' });
     expect([threats, Object.keys(locale)]).toEqual([CATEGORIES, CATEGORIES]);
@@ -221,7 +254,8 @@ describe('the vendor’s JavaScript SDK', () => {
 
   test.each([
     ['waf/overviews/bandwidth/timeline', 404, 'WAF.4000', 'wafstat does not keep bandwidth'],
-    ['waf/event', 404, 'WAF.4000', 'wafstat does not keep single events'],
+    ['waf/event/none', 404, 'WAF.4000', 'has no event with the ID'],
+    ['waf/event?sips=10.0.0.0/33&recent=today', 400, 'WAF.1001', "sips is '10.0.0.0/33'"],
     [`waf/instance/${'0'.repeat(32)}`, 404, 'WAF.4000', 'has no host with the ID'],
     ['waf/event/attack/num', 400, 'WAF.1025', 'from'],
     ['waf/overviews/abnormal', 404, 'WAF.4000', 'wafstat does not keep response codes'],

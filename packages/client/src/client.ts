@@ -87,6 +87,15 @@ export interface Client {
   /** The log sources of the project, sorted by name: await one page, or iterate over all with `for await`. */
   sources(query?: ListQuery): Pages<Source>;
   /**
+   * The kept attacks of a range, newest first: await one page, or iterate over all with `for await`. Their values come from
+   * clients: escape them before you display them. Repeat `to` to read stable pages while events arrive.
+   */
+  events(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent>;
+  /** All kept attacks with an ID, newest first. Rejects with status 404 if there is none. */
+  event(id: string, options?: CallOptions): Promise<List<AttackEvent>>;
+  /** Deletes the kept attacks that the filter selects. Counts stay. Needs the role `admin`. */
+  deleteEvents(filter: EventFilter & CallOptions): Promise<DeletedEvents>;
+  /**
    * Pushes log lines. Resolves when they are durable. Text, bytes, and a function that opens a stream are retried, and
    * count once because of the idempotency key. A stream itself can be read only once, so it is not retried.
    */
@@ -140,6 +149,61 @@ export type AttacksQuery = StatisticsQuery & {
 };
 
 export type TopAttacksQuery = AttacksQuery & TopQuery;
+
+/** All conditions apply together. Fields with an `n` before their name exclude. An empty list is an error. */
+export interface EventFilter {
+  /** IDs of hosts. */
+  hosts?: readonly string[] | undefined;
+  /** Whole host names. */
+  domains?: readonly string[] | undefined;
+  ids?: readonly string[] | undefined;
+  nids?: readonly string[] | undefined;
+  attacks?: readonly AttackType[] | undefined;
+  nattacks?: readonly AttackType[] | undefined;
+  /** IDs of rules: one of the matched rules is in the list. */
+  rules?: readonly string[] | undefined;
+  nrules?: readonly string[] | undefined;
+  /** Addresses or networks, like `192.0.2.0/24`. */
+  sips?: readonly string[] | undefined;
+  nsips?: readonly string[] | undefined;
+  /** Paths, or prefixes with an asterisk, like `/admin/*`. */
+  urls?: readonly string[] | undefined;
+  nurls?: readonly string[] | undefined;
+  actions?: readonly AttackAction[] | undefined;
+  nactions?: readonly AttackAction[] | undefined;
+  /** Country codes, like `DE`. */
+  ipCountries?: readonly string[] | undefined;
+  nipCountries?: readonly string[] | undefined;
+  responseCodes?: readonly number[] | undefined;
+  nresponseCodes?: readonly number[] | undefined;
+  methods?: readonly string[] | undefined;
+  nmethods?: readonly string[] | undefined;
+  /** Part of the address. */
+  sip?: string | undefined;
+  /** Part of the path. */
+  url?: string | undefined;
+  /** Part of a value that a rule matched. */
+  payload?: string | undefined;
+  /** Part of the host name. */
+  domain?: string | undefined;
+  /** Excludes hosts with this part in the name. */
+  ndomain?: string | undefined;
+  /** `equal`: the five fields above are whole values. @default 'contain' */
+  queryMode?: 'contain' | 'equal' | undefined;
+}
+
+export type EventsQuery = TimeRange &
+  CallOptions &
+  EventFilter & {
+    /** The local clock of the days of `recent`. @default '+00:00' */
+    timezone?: string | undefined;
+    /** The page to return, or to start with, counted from 1. @default 1 */
+    page?: number | undefined;
+    /** Number of events per page, 1 to 1,000. @default 100 */
+    limit?: number | undefined;
+    /** @default 'desc' */
+    sortDirection?: 'desc' | 'asc' | undefined;
+  };
 
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
@@ -337,6 +401,53 @@ export interface List<Item> {
 /** The promise is the first page; the iteration continues over all pages. */
 export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
 
+/** A kept attack. Fields that the log does not have are absent. */
+export interface AttackEvent {
+  /** The ID of the request in its log, or one that identifies the event. */
+  id: string;
+  /** Milliseconds since the epoch. */
+  time: number;
+  attack: AttackType;
+  action: AttackAction;
+  /** Address of the client; for IPv6 its /64 network. */
+  sip?: string;
+  host?: string;
+  host_id?: string;
+  /** Path, without the query. */
+  url?: string;
+  /** The rule that decided the category, what it matched, and where in the request. */
+  rule?: string;
+  payload?: string;
+  payload_location?: 'params' | 'uri' | 'body' | 'header';
+  /** Method, and path with query. */
+  request_line?: string;
+  /** Response code, like `403`. */
+  status?: string;
+  /** Country code, like `DE`. */
+  region?: string;
+  method?: string;
+  /** All matched rules, the one that decided the category first. */
+  rules?: { id: string; variable?: string; value?: string; severity?: string }[];
+  /** Anomaly score. */
+  score?: number;
+  user_agent?: string;
+  /** Number of attacks that are equal in all of this, if there are several. */
+  count?: number;
+}
+
+export interface EventList extends List<AttackEvent> {
+  /** Exact number of attacks in the range, of these hosts and categories. Other filters do not apply. */
+  attacks: number;
+  /** Number of events that are kept of these attacks. */
+  kept: number;
+  /** Whether all of these attacks are kept. */
+  complete: boolean;
+}
+
+export interface DeletedEvents {
+  deleted: number;
+}
+
 export interface Host {
   /** For the `hosts` of a query. */
   id: string;
@@ -382,6 +493,7 @@ const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
 const HOSTS_PER_PAGE = 1_000;
+const EVENTS_PER_PAGE = 100;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -416,9 +528,19 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
   }
 
   function get<T>(path: string, form: Form<T>, parameters: Parameters, options: CallOptions): Promise<T> {
+    return send('GET', path, form, parameters, options);
+  }
+
+  function send<T>(
+    method: 'GET' | 'DELETE',
+    path: string,
+    form: Form<T>,
+    parameters: Parameters,
+    options: CallOptions,
+  ): Promise<T> {
     return requestJson(
       {
-        method: 'GET',
+        method,
         url: `${url}/v1/${project}${path}${queryString(parameters)}`,
         headers: { Accept: 'application/json' },
         isRepeatable: true,
@@ -451,6 +573,26 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
             seen.add(host.id);
           }
           if (list.items.length === 0 || page * limit >= list.total) return;
+        }
+      },
+    });
+  }
+
+  function eventPages(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent> {
+    const { from, to, recent, timezone, page: firstPage = 1, limit = EVENTS_PER_PAGE, sortDirection } = query;
+    const pageAt = async (page: number) => {
+      const range = { from, to, recent, timezone };
+      const paging = { page, pagesize: limit, sort_direction: sortDirection };
+      const parameters = { ...range, ...filterParameters(query), ...paging };
+      return get<EventList>('/waf/event', ['total', 'items', 'attacks'], parameters, query);
+    };
+    const first = pageAt(firstPage);
+    return Object.assign(first, {
+      async *[Symbol.asyncIterator]() {
+        let page = firstPage;
+        for (let list = await first; ; list = await pageAt(++page)) {
+          yield* list.items;
+          if (list.items.length < limit) return;
         }
       },
     });
@@ -502,6 +644,11 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     compositeHosts: (query) => hostPages('/composite-waf/host', query),
     premiumHosts: (query) => hostPages('/premium-waf/host', query),
     sources: sourcePages,
+    events: eventPages,
+    event: async (id, options = {}) =>
+      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+    deleteEvents: async (filter) =>
+      send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;
@@ -538,7 +685,7 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
   return missing === undefined ? undefined : `has no field '${missing}'`;
 }
 
-type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;
+type Parameters = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
 type AnyStatisticsQuery = StatisticsQuery &
   Partial<Pick<QpsTimelineQuery & TopAttacksQuery, 'groupBy' | 'displayOption' | 'top' | 'attacks'>>;
@@ -558,6 +705,46 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
     group_by: groupBy,
     display_option: displayOption,
   };
+}
+
+/** The fields of a filter. `ipCountries` is the parameter `ip_countries`. */
+const FILTER_FIELDS = [
+  ...[
+    'hosts',
+    'domains',
+    'ids',
+    'nids',
+    'attacks',
+    'nattacks',
+    'rules',
+    'nrules',
+    'sips',
+    'nsips',
+    'urls',
+    'nurls',
+  ],
+  ...[
+    'actions',
+    'nactions',
+    'ipCountries',
+    'nipCountries',
+    'responseCodes',
+    'nresponseCodes',
+    'methods',
+    'nmethods',
+  ],
+  ...['sip', 'url', 'payload', 'domain', 'ndomain', 'queryMode'],
+] as (keyof EventFilter)[];
+
+function filterParameters(filter: EventFilter): Parameters {
+  const parameters: Record<string, Parameters[string]> = {};
+  for (const name of FILTER_FIELDS) {
+    const value = filter[name];
+    if (typeof value === 'object' && value.length === 0)
+      throw new TypeError(`${name} is empty. Leave it out for no condition.`);
+    parameters[name.replace(/[A-Z]/, (letter) => `_${letter.toLowerCase()}`)] = value;
+  }
+  return parameters;
 }
 
 /** `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus. */

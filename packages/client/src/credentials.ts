@@ -3,7 +3,7 @@ import { errorOf, type Fetch, field, jsonOf, send, unexpected } from './transpor
 export type RequestHeaders = Readonly<Record<string, string>>;
 
 export interface OutgoingRequest {
-  method: 'GET' | 'POST';
+  method: 'GET' | 'POST' | 'DELETE';
   url: string;
   headers: RequestHeaders;
   /** Undefined for a stream: sign those with the `signedFetch` of `@wafstat/signer`. */

@@ -33,7 +33,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<FetchResponse>;
 export type Chunks = AsyncIterable<string | Uint8Array>;
 
 export interface ApiRequest {
-  method: 'GET' | 'POST';
+  method: 'GET' | 'POST' | 'DELETE';
   url: string;
   headers: RequestHeaders;
   /** A function opens the body again for every attempt. */

@@ -96,6 +96,12 @@ export const SERVER_OPTIONS = {
     oneOf('on', 'off'),
     { default: 'on' },
   ),
+  eventsRole: setting(
+    '--events-role <reader|admin>',
+    'role that users need to read single attacks, which contain client addresses and parts of requests',
+    oneOf('reader', 'admin'),
+    { default: 'reader' },
+  ),
   corsOrigin: setting(
     '--cors-origin <url...>',
     'let web pages of this origin call the API, like https://app.example.com; may be repeated',

@@ -47,6 +47,7 @@ export const AUDIT_ACTIONS = [
   'host.add',
   'host.rename',
   'host.delete',
+  'events.delete',
   'horizon.set',
   'statistics.repair',
   'identity.repair',

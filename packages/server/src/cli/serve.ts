@@ -338,6 +338,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     cacheBytes: values.cache,
     rateLimit: values.rateLimit,
     basicReads: values.basicReads === 'on',
+    eventsRole: values.eventsRole,
     corsOrigins: values.corsOrigin,
     limits: {
       retentionMs: values.retention,

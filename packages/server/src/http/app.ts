@@ -39,6 +39,7 @@ import {
 import { consoleRoutes, missingPage } from './console/console-routes.ts';
 import type { Installed } from './console/source-routes.ts';
 import { allowOrigin } from './cors.ts';
+import { eventChangeRoutes } from './event-changes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { hostChangeRoutes } from './host-changes.ts';
 import { ingestRoutes } from './ingest/routes.ts';
@@ -54,7 +55,7 @@ import { noConsoleRoutes, serviceRoutes } from './service-routes.ts';
 import { Admission } from './statistics/admission.ts';
 import { inventoryRoutes } from './statistics/inventory-routes.ts';
 import { contentResponse, type Response } from './statistics/response-cache.ts';
-import { statisticsRoutes } from './statistics/routes.ts';
+import { type StatisticsOptions, statisticsRoutes } from './statistics/routes.ts';
 
 const TIMEOUT_CHECK_MS = 1_000;
 /** Longer than the idle timeout of common load balancers (60 s), so that they close first. */
@@ -75,6 +76,8 @@ interface AppOptions {
   rateLimit: number;
   /** Whether reads accept access keys as HTTP Basic credentials. */
   basicReads?: boolean | undefined;
+  /** Who may read events. Default: users with the role `reader`. */
+  eventsRole?: StatisticsOptions['eventsRole'];
   /** Origins of web pages that may call the API. */
   corsOrigins?: readonly string[] | undefined;
   /** The most connections that this process accepts. */
@@ -239,7 +242,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
   };
   const admission = options.admission ?? new Admission();
-  const statistics = statisticsRoutes(store, now, admission, options.cacheBytes);
+  const { cacheBytes, eventsRole } = options;
+  const { publicUrl } = catalog;
+  const statistics = statisticsRoutes(store, now, admission, { cacheBytes, eventsRole, publicUrl });
   mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store)]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
@@ -262,6 +267,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
             ...lookupRoutes(identity, catalog),
             ...changeRoutes(identity, store, catalog, now),
             ...hostChangeRoutes(store, identity),
+            ...eventChangeRoutes(store, identity),
             ...auditRoutes(identity, catalog),
           ]),
           ...consoleRoutes(identity, store, admission, now, options),
@@ -398,6 +404,7 @@ const OPENAPI: SwaggerOptions = {
     security: [{ token: [] }],
     tags: [
       { name: 'statistics', description: 'Queries for requests and attacks over time.' },
+      { name: 'events', description: 'Kept attacks.' },
       { name: 'inventory', description: 'Lists of the hosts and log sources of a project.' },
       { name: 'ingest', description: 'Pushes of log lines.' },
       { name: 'identity', description: 'Tokens and access keys, compatible with Keystone v3.' },

@@ -40,7 +40,8 @@ export function parseTotalsQuery(query: RawQuery, now: number): StatisticsQuery 
   return { from, to, hosts };
 }
 
-function parseTimezone<T>(query: RawQuery, parse: (text: string) => T): T | undefined {
+/** Undefined if the request has none. */
+export function parseTimezone<T>(query: RawQuery, parse: (text: string) => T): T | undefined {
   const text = single(query, 'timezone');
   try {
     // A `+` that the client did not percent-encode arrives as a space.
@@ -88,6 +89,22 @@ function parseCategories(query: RawQuery): Category[] | undefined {
   return names && [...new Set(names)];
 }
 
+/** For calls that accept these parameters alone: an ignored filter would return more than the client expects. */
+export function checkNames(query: RawQuery, names: readonly string[]): void {
+  const known = [...names, ...ALWAYS_ACCEPTED];
+  const unknown = Object.keys(query).find((name) => !known.includes(listName(name)));
+  if (unknown !== undefined)
+    throw noParameter(unknown, names.length === 0 ? 'leave it out' : `use ${names.join(', ')}`);
+}
+
+/** SDKs of the API family send the first to all calls. */
+const ALWAYS_ACCEPTED = ['enterprise_project_id', 'trace'];
+
+/** The parameters with these names. */
+export function pickNames(query: RawQuery, names: readonly string[]): RawQuery {
+  return Object.fromEntries(Object.entries(query).filter(([name]) => names.includes(listName(name))));
+}
+
 /** More hosts or sources than most projects have, and a bound on the size of a response. */
 export const LIST_LIMIT_MAX = 1_000;
 
@@ -113,15 +130,9 @@ export const HOSTS_PER_PAGE = 10;
  * `limit` its size. Huawei Cloud: `page` is the number of the page, from 1, and `pagesize` its size.
  */
 export function parseHostsPage(query: RawQuery): Page {
-  const has = (name: string) => query[name] !== undefined;
-  const [isOffset, isPage] = [has('offset') || has('limit'), has('page') || has('pagesize')];
-  if (isOffset && isPage)
-    throw malformed('use either offset and limit or page and pagesize: the request has both');
-  if (!isOffset && !isPage) return { skip: 0, size: Number.POSITIVE_INFINITY };
-  const number = isPage
-    ? parseWhole(query, 'page', 1, 1, PAGE_MAX) - 1
-    : parseWhole(query, 'offset', 0, 0, PAGE_MAX);
-  const name = isPage ? 'pagesize' : 'limit';
+  const parsed = parsePageNumber(query);
+  if (parsed === undefined) return { skip: 0, size: Number.POSITIVE_INFINITY };
+  const { number, sizeName: name, isPage } = parsed;
   const given = single(query, name);
   // All hosts are on the first page. This includes `page` alone: Terraform requests the list without parameters, then page 2.
   if (given === '-1' || (isPage && given === undefined)) {
@@ -129,6 +140,28 @@ export function parseHostsPage(query: RawQuery): Page {
   }
   const size = parseWhole(query, name, HOSTS_PER_PAGE, 1, LIST_LIMIT_MAX, ', or -1 for all');
   return { skip: number * size, size };
+}
+
+/** The same for lists that are always divided into pages. */
+export function parseEventsPage(query: RawQuery): Page {
+  const { number, sizeName } = parsePageNumber(query) ?? { number: 0, sizeName: 'pagesize' };
+  const size = parseWhole(query, sizeName, EVENTS_PER_PAGE, 1, LIST_LIMIT_MAX);
+  return { skip: number * size, size };
+}
+
+export const EVENTS_PER_PAGE = 10;
+
+/** The number of the page, from 0, and the parameter with its size. Undefined if the request has neither. */
+function parsePageNumber(query: RawQuery) {
+  const has = (name: string) => query[name] !== undefined;
+  const [isOffset, isPage] = [has('offset') || has('limit'), has('page') || has('pagesize')];
+  if (isOffset && isPage)
+    throw malformed('use either offset and limit or page and pagesize: the request has both');
+  if (!isOffset && !isPage) return undefined;
+  const number = isPage
+    ? parseWhole(query, 'page', 1, 1, PAGE_MAX) - 1
+    : parseWhole(query, 'offset', 0, 0, PAGE_MAX);
+  return { number, sizeName: isPage ? 'pagesize' : 'limit', isPage };
 }
 
 /** Keeps `skip` a safe integer. */
@@ -255,12 +288,18 @@ function noParameter(name: string, advice: string): ApiError {
 
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
 const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
+
+/** The name of a parameter that may be a list. */
+function listName(name: string): string {
+  return /^(\w+)\[\d*\]$/.exec(name)?.[1] ?? name;
+}
+
 const LISTS_OF_IDS = ['hosts', 'instances'];
 /** The usual names, which need no further checks. This halves the time to parse a query, by 3 us of the 70 of a request. */
 const STATISTICS_NAMES = new Set(['from', 'to', 'recent', 'timezone', 'hosts', 'instances']);
 
 /** `instances` is an alias of `hosts`. */
-function parseHosts(query: RawQuery): string[] | undefined {
+export function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
     if (STATISTICS_NAMES.has(name) || LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
     const letters = lettersOf(name);
@@ -287,12 +326,18 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
 }
 
 /** The items of a list, which may be in one value or spread over several. */
-function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
+export function listOf(
+  query: RawQuery,
+  name: string,
+  separator: string | RegExp = ',',
+): string[] | undefined {
   let items: string[] | undefined;
   for (const key of Object.keys(query)) {
-    if (key !== name && !(key.startsWith(name) && LIST.test(key))) continue;
+    if (key !== name && !(key.startsWith(name) && listName(key) === name)) continue;
     const values = query[key] ?? [];
-    const added = Array.isArray(values) ? values.flatMap((value) => value.split(',')) : values.split(',');
+    const added = Array.isArray(values)
+      ? values.flatMap((value) => value.split(separator))
+      : values.split(separator);
     items = items ? items.concat(added) : added;
   }
   return items;

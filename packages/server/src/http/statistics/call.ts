@@ -1,5 +1,6 @@
 /** A statistics query as a row in the table of routes, and the schemas that the rows share. */
 import { CATEGORIES } from '../../event.ts';
+import type { Role } from '../../identity/records.ts';
 import { RECENT_NAMES } from '../../statistics/range.ts';
 import { LIST_LIMIT_MAX, TOP_DEFAULT } from '../query.ts';
 import {
@@ -14,11 +15,19 @@ import {
   string,
 } from '../route.ts';
 
-/** A statistics query. All of them have a range and a host filter. */
+/** A statistics query. Almost all of them have a range and a host filter. */
 export interface Call {
   /** The part after `/v1/{project_id}/waf/`. */
   path: string;
   operationId: string;
+  /** Its tag in the OpenAPI file. Default: `statistics`. */
+  tag?: 'statistics' | 'events';
+  /** Default: `reader`. */
+  allow?: Role;
+  /** Parameters in the path besides the project. */
+  pathParameters?: Record<string, ReturnType<typeof string>>;
+  /** The call has neither a range nor a host filter. */
+  hasNoRange?: true;
   /** Older paths with the same response, by operation ID. The vendor's SDK of 2021 uses them. */
   older?: Readonly<Record<string, string>>;
   summary: string;
@@ -41,21 +50,30 @@ export function toRoutes({ path, operationId, older = {}, ...call }: Call): Rout
 function toRoute(
   path: string,
   operationId: string,
-  { parameters, returns, handler, ...documentation }: Omit<Call, 'path' | 'operationId' | 'older'>,
+  {
+    tag = 'statistics',
+    allow = 'reader',
+    pathParameters,
+    hasNoRange,
+    parameters,
+    returns,
+    handler,
+    ...documentation
+  }: Omit<Call, 'path' | 'operationId' | 'older'>,
 ): Route {
   return {
     method: 'GET',
     url: `/v1/:project_id/waf/${path}`,
-    allow: 'reader',
+    allow,
     schema: {
       operationId,
       ...documentation,
-      tags: ['statistics'],
-      params: PROJECT_PATH,
+      tags: [tag],
+      params: object({ ...PROJECT_PATH.properties, ...pathParameters }),
       querystring: partialObject({
-        ...RANGE_PARAMETERS,
+        ...(!hasNoRange && RANGE_PARAMETERS),
         ...parameters,
-        ...FILTER_PARAMETERS,
+        ...(!hasNoRange && HOST_PARAMETERS),
         ...TRACE_PARAMETERS,
       }),
       response: okOrUnchanged(...returns),
@@ -74,14 +92,14 @@ const RANGE_PARAMETERS = {
   }),
 };
 
-const TRACE_PARAMETERS = {
+export const TRACE_PARAMETERS = {
   trace: integer('1: explain the query in the header `Server-Timing`. Requires the role `admin`.', {
     enum: [0, 1],
     default: 0,
   }),
 };
 
-const FILTER_PARAMETERS = {
+const HOST_PARAMETERS = {
   hosts: HOSTS_PARAMETER,
   instances: {
     ...HOSTS_PARAMETER,

@@ -157,11 +157,8 @@ export function inventoryRoutes(store: Store): Route[] {
 
 /** Calls of the API family whose data wafstat does not keep, with the name of that data. */
 export const NOT_KEPT = {
-  'GET /v1/:project_id/waf/event': 'single events',
-  'GET /v1/:project_id/waf/event/:event_id': 'single events',
-  'GET /v1/:project_id/waf/event/dump': 'single events',
-  'POST /v1/:project_id/waf/event/job/export': 'single events',
-  'GET /v1/:project_id/waf/async-job/:job_id': 'single events',
+  'POST /v1/:project_id/waf/event/job/export': 'exports of events',
+  'GET /v1/:project_id/waf/async-job/:job_id': 'exports of events',
   'GET /v1/:project_id/waf/overviews/bandwidth/timeline': 'bandwidth',
   'GET /v1/:project_id/waf/overviews/response-code/timeline': 'response codes',
   'GET /v1/:project_id/waf/overviews/abnormal': 'response codes',

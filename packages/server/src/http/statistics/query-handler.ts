@@ -45,7 +45,7 @@ export interface QueryHandlers {
   /** For responses with host names, which can change while the counts do not. */
   uncached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }) => Promise<object>,
+    compute: (query: Q & { project: string }, request: FastifyRequest) => Promise<object>,
     widen?: Widen,
   ): Handler;
 }
@@ -117,7 +117,7 @@ export function createQueryHandlers(
           request,
           async () => {
             const { query } = read(request);
-            return contentResponse(await timed('compute', () => compute(query)), query);
+            return contentResponse(await timed('compute', () => compute(query, request)), query);
           },
           trace,
         ),

@@ -8,17 +8,29 @@ import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
 import { type Call, pointList, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoutes } from './call.ts';
+import { eventCalls } from './event-calls.ts';
+import { dumpCall, dumpRoute } from './event-dump.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
+export interface StatisticsOptions {
+  /** How much memory all caches may use. */
+  cacheBytes?: number | undefined;
+  /** The role that reading events requires. Default: `reader`. */
+  eventsRole?: 'reader' | 'admin' | undefined;
+  /** The URL of the service in links; null to use that of the request. */
+  publicUrl?: string | null;
+}
+
 export function statisticsRoutes(
   store: Store,
   now: () => number,
   admission = new Admission(),
-  cacheBytes = CACHE_BYTES,
+  options: StatisticsOptions = {},
 ): Route[] {
+  const { cacheBytes = CACHE_BYTES, eventsRole = 'reader', publicUrl = null } = options;
   const { cached, uncached } = createQueryHandlers(store, admission, now, cacheBytes);
   const points = new PointsCache(store, cacheBytes);
   const calls: Call[] = [
@@ -73,8 +85,10 @@ export function statisticsRoutes(
     },
     ...overviewCalls(store, { cached, uncached }, points),
     ...topCalls(store, { cached, uncached }),
+    ...eventCalls(store, { cached, uncached }, eventsRole),
+    dumpCall(store, { cached, uncached }, eventsRole, publicUrl),
   ];
-  return calls.flatMap(toRoutes);
+  return [...calls.flatMap(toRoutes), dumpRoute(store, admission, eventsRole)];
 }
 
 /** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */

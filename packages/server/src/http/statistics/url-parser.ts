@@ -47,7 +47,8 @@ export class UrlParsers {
     name: 'queries',
     entriesMax: PARSED_BYTES_MAX / QUERY_BYTES,
     weightMax: PARSED_BYTES_MAX,
-    weight: ({ query: { hosts = [] } }, url) => QUERY_BYTES + url.length + 56 * hosts.length,
+    // Of the other lists, the URL has the values, with two characters or more for each.
+    weight: ({ query: { hosts = [] } }, url) => QUERY_BYTES + 2 * url.length + 56 * hosts.length,
   });
 
   /** A parser for the URLs of a call. */
