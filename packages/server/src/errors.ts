@@ -11,7 +11,7 @@ export const ERRORS = {
     status: 429,
     when: 'the caller exceeds its rate limit; `Retry-After` says when to continue',
   },
-  'WAF.4000': { status: 404, when: 'there is no such path or host' },
+  'WAF.4000': { status: 404, when: 'there is no such path, host or event' },
   'WAF.4001': { status: 405, when: 'the path does not support this method; `Allow` lists the methods' },
   'WAF.5000': { status: 500, when: 'the service failed; its log has the cause under the request ID' },
   'WAF.5001': {

@@ -388,6 +388,80 @@ describe('an event', () => {
   });
 });
 
+describe('the dump', () => {
+  const DAY_MS = 24 * HOUR_MS;
+  const TODAY = Date.UTC(2026, 6, 1);
+
+  test('has one file for each local day with events, newest first', async () => {
+    await append([
+      { time: TODAY - 10 * DAY_MS },
+      { time: TODAY - 1, url: '/1' },
+      { time: TODAY - 1, url: '/2' },
+      { time: TODAY + 1 },
+    ]);
+    const dump = (day: string, total: number, start: number, timezone: string) => ({
+      id: day,
+      filename: `${day}.csv`,
+      total,
+      url: `http://localhost:80/v1/p/waf/event/dump/${day}.csv${timezone}`,
+      timestamp: Math.min(start + DAY_MS, NOW),
+      start,
+      end: start + DAY_MS,
+    });
+    expect((await get('event/dump')).json()).toEqual({
+      total: 3,
+      items: [
+        dump('2026-07-01', 1, TODAY, ''),
+        dump('2026-06-30', 2, TODAY - DAY_MS, ''),
+        dump('2026-06-21', 1, TODAY - 10 * DAY_MS, ''),
+      ],
+    });
+    const start = TODAY - 2 * HOUR_MS;
+    expect((await get('event/dump?timezone=Europe/Berlin&page=1&pagesize=1')).json()).toEqual({
+      total: 2,
+      items: [dump('2026-07-01', 3, start, '?timezone=Europe%2FBerlin')],
+    });
+    expect((await get('event/dump?limit=1&offset=2')).json().items).toHaveLength(1);
+    expect((await get('event/dump?from=0&to=1')).statusCode).toBe(400);
+  });
+
+  test('file has each event once, oldest first, with harmless cells', async () => {
+    const times = Array.from({ length: 2_600 }, (_, i) => TODAY + (i < 1_200 ? 5 * HOUR_MS : i * 10_000));
+    await append(times.map((time, i) => ({ time, url: `/${i}`, host: null })));
+    await append([{ time: TODAY + DAY_MS - 1, userAgent: '=cmd|"x"', rules: [{ id: '-1', value: '@a,b' }] }]);
+    await append([{ time: TODAY - 1 }, { time: TODAY + DAY_MS }]);
+    const { body, headers } = await app.inject({ url: '/v1/p/waf/event/dump/2026-07-01.csv' });
+    expect(headers).toMatchObject({
+      'content-type': 'text/csv; charset=utf-8',
+      'content-disposition': 'attachment; filename="2026-07-01.csv"',
+    });
+    const [header = '', ...rows] = body.split('\r\n').slice(0, -1);
+    expect(header).toMatch(/^time,host,sip,.*untrusted_url.*untrusted_user_agent$/);
+    expect(rows).toHaveLength(2_601);
+    expect(new Set(rows).size).toBe(2_601);
+    const written = rows.map((row) => row.slice(0, 24));
+    expect(written).toEqual(written.toSorted());
+    expect(rows.at(-1)).toMatch(
+      /^2026-07-01T23:59:59.999Z,www.example.com,,,sqli,log,,,1,'-1,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
+    );
+    const head = await app.inject({ method: 'HEAD', url: '/v1/p/waf/event/dump/2026-07-01.csv' });
+    expect([head.statusCode, head.body]).toEqual([200, '']);
+  });
+
+  test.each([
+    ['2026-7-1.csv', 404],
+    ['2026-07-01', 404],
+    ['2026-13-01.csv', 404],
+    ['2026-02-31.csv', 404],
+    ['2026-07-01.csvx', 404],
+    ['2026-07-01.csv?timezone=Mars', 400],
+    ['2026-07-01.csv?sips=1.2.3.4', 400],
+    ['1969-12-31.csv', 200],
+  ])('%s is a %i', async (path, status) => {
+    expect((await app.inject({ url: `/v1/p/waf/event/dump/${path}` })).statusCode).toBe(status);
+  });
+});
+
 test('every category can be a filter', async () => {
   await append(CATEGORIES.map((attack) => ({ attack })));
   for (const name of CATEGORIES)

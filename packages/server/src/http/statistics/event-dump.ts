@@ -94,8 +94,10 @@ export function dumpRoute(store: Store, admission: Admission, allow: 'reader' | 
       const zone = parseTimezone(query, zoneOf) ?? UTC;
       const project = pathParameter(request, 'project_id');
       const file = pathParameter(request, 'file');
-      const midnight = /^\d{4}-\d\d-\d\d\.csv$/.test(file) ? Date.parse(file.slice(0, 10)) : Number.NaN;
-      if (Number.isNaN(midnight)) throw noPath(request, ': the name of a file is a day, like 2026-11-16.csv');
+      const midnight = Date.parse(file.slice(0, 10));
+      // Some days do not exist, such as 31 February.
+      if (Number.isNaN(midnight) || `${dayText(midnight / DAY_MS)}.csv` !== file)
+        throw noPath(request, ': the name of a file is a day, like 2026-11-16.csv');
       const day = midnight / DAY_MS;
       const hosts = await store.hosts(project);
       const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
@@ -138,6 +140,10 @@ function dayOf(time: number, zone: Zone): number {
   return Math.floor((time + zone.offsetAt(time)) / DAY_MS);
 }
 
+function dayText(day: number): string {
+  return new Date(day * DAY_MS).toISOString().slice(0, 10);
+}
+
 /** Newest first. */
 async function daysWithEvents(store: Store, { project, from, to, zone }: DumpQuery & { project: string }) {
   const [first, last] = [dayOf(from, zone), dayOf(to - 1, zone)];
@@ -150,8 +156,7 @@ async function daysWithEvents(store: Store, { project, from, to, zone }: DumpQue
     const [start = 0, end = 0] = edges.slice(i, i + 2);
     const query = { project, from: start, to: end, filter: EVERYTHING, isAscending: true };
     const { total } = await store.attacks({ ...query, offset: 0, limit: 0 });
-    const day = new Date((first + i) * DAY_MS).toISOString().slice(0, 10);
-    if (total > 0) days.push({ day, total, start, end });
+    if (total > 0) days.push({ day: dayText(first + i), total, start, end });
   }
   return days;
 }
