@@ -110,6 +110,7 @@ describe('queries', () => {
   const coverage = { attacks: 3, distinct_is: 'exact', error: 0, from: 0, to: 3_600_000 };
   const attacks = { ...list, ...coverage };
   const classification = { domain: list, attack_type: list, ip: attacks, url: attacks, geo: attacks };
+  const events = { ...list, attacks: 0, kept: 0, complete: true };
   const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
   const RANGE_SENT = 'from=0&to=60000';
   const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;
@@ -163,6 +164,34 @@ describe('queries', () => {
     ['tag/threat/map', threats, (client) => client.threatMap()],
     ['map/threat', threats, (client) => client.threats()],
     ['instance/a%2Fb', host, (client) => client.host('a/b')],
+    ['event/a%2Fb', list, (client) => client.event('a/b')],
+    [
+      'event?recent=today&timezone=%2B08%3A00&hosts=h&page=2&pagesize=5&sort_direction=asc',
+      events,
+      (client) =>
+        client.events({
+          recent: 'today',
+          timezone: '+08:00',
+          hosts: ['h'],
+          page: 2,
+          limit: 5,
+          sortDirection: 'asc',
+        }),
+    ],
+    [
+      `event?${RANGE_SENT}&attacks=xss&nsips=192.0.2.0%2F24&nip_countries=DE&response_codes=403&response_codes=500&url=a&query_mode=equal&page=1&pagesize=100`,
+      events,
+      (client) =>
+        client.events({
+          ...RANGE,
+          attacks: ['xss'],
+          nsips: ['192.0.2.0/24'],
+          nipCountries: ['DE'],
+          responseCodes: [403, 500],
+          url: 'a',
+          queryMode: 'equal',
+        }),
+    ],
   ])('%s', async (path, body, call) => {
     const { client, requests } = await setUp([{ body }]);
     expect(await call(client)).toEqual(body);
@@ -204,7 +233,15 @@ describe('queries', () => {
     const { client, requests } = await setUp([{ body: TIMELINE }]);
     await expect(client.timeline({ ...RANGE, hosts: [] })).rejects.toThrow('hosts is empty');
     await expect(client.topRules({ ...RANGE, attacks: [] })).rejects.toThrow('attacks is empty');
+    await expect(client.events({ ...RANGE, sips: [] })).rejects.toThrow('sips is empty');
+    await expect(client.deleteEvents({ ids: [] })).rejects.toThrow('ids is empty');
     expect(requests).toHaveLength(0);
+  });
+
+  test('deleteEvents sends the filter, and the timeout is not part of it', async () => {
+    const { client, requests } = await setUp([{ body: { deleted: 2 } }]);
+    expect(await client.deleteEvents({ sips: ['192.0.2.1'], timeoutMs: 5_000 })).toEqual({ deleted: 2 });
+    expect(requests[0]).toMatchObject({ method: 'DELETE', url: '/v1/p1/waf/event?sips=192.0.2.1' });
   });
 
   test('the URL may end in a slash, and the project ID is encoded', async () => {
@@ -262,6 +299,19 @@ describe('iteration over pages', () => {
     const { client, sent } = await setUpPages((query) => Number(query.get('offset')), 'limit');
     expect(await idsOf(client.sources(query))).toBe(expected);
     expect(sent).toHaveLength(requests);
+  });
+
+  test('of events: repeats the range and the filter, until a page is not full', async () => {
+    const page = (ids: string) => ({
+      body: { total: 5, items: [...ids].map((id) => ({ id })), attacks: 9, kept: 5, complete: false },
+    });
+    const { client, requests } = await setUp([page('ab'), page('cd'), page('e')]);
+    const events = client.events({ ...RANGE, rules: ['942100'], limit: 2 });
+    expect(await idsOf(events)).toBe('abcde');
+    expect((await events).complete).toBe(false);
+    expect(requests.map(({ url }) => url)).toEqual(
+      [1, 2, 3].map((n) => `/v1/p1/waf/event?from=0&to=60000&rules=942100&page=${n}&pagesize=2`),
+    );
   });
 
   test('a host that another one moves to the next page is seen once', async () => {
