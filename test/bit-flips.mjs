@@ -39,9 +39,10 @@ async function results(path) {
     checkDataFile(path);
     store = lmdbStore(path);
   } catch (error) {
-    if (error instanceof StoreUnavailable || error instanceof DamagedFile) return all.map(() => 'error');
+    if (error instanceof StoreUnavailable || error instanceof DamagedFile)
+      return all.flatMap(() => ['error', 'error']);
     // lmdb-js on a file that LMDB refuses.
-    if (typeof error.code === 'number') return all.map(() => 'error');
+    if (typeof error.code === 'number') return all.flatMap(() => ['error', 'error']);
     throw error;
   }
   const found = [];
@@ -55,7 +56,22 @@ async function results(path) {
       if (!(error instanceof StoreUnavailable)) throw error;
       found.push('error');
     }
+    found.push(await keptAttacks(store, { project, hosts, from: edges[0], to: edges.at(-1) }));
   }
   await store.close().catch(() => {});
   return found;
+}
+
+/** A list that lacks attacks says so: the counters have more. */
+async function keptAttacks(store, range) {
+  const page = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 1e5 };
+  try {
+    const { items, keptAttacks } = await store.attacks({ ...range, ...page });
+    const { project, hosts, from, to } = range;
+    const [attacks] = await store.count({ project, hosts, edges: [from, to], rows: 'attacks' });
+    return keptAttacks < attacks[0] ? 'error' : JSON.stringify(items);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return 'error';
+  }
 }

@@ -456,7 +456,7 @@ describe('query commands', () => {
     expect(title).toContain('2,300 entries, the newest 50');
     expect(header).toMatch(/^time \(\+00:00\) +host +source +request +category +rule +action$/);
     expect(rows).toHaveLength(50);
-    expect(await query('event', 'request-7')).toMatch(/^942101 +critical +ARGS:q +\\u001b\[31m7$/m);
+    expect(await query('event', 'request-7')).toMatch(/^942101 +critical +ARGS:q +%1B\[31m7$/m);
     await query('events', '--delete', '--source', '192.0.2.3', '--yes');
     const types = wholeLines(await query('types', ...range, '--output', 'csv'));
     expect(types.reduce((sum, line) => sum + (Number(line.split(',')[1]) || 0), 0)).toBe(2_300);

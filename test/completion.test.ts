@@ -39,6 +39,8 @@ const COMPLETIONS: readonly (readonly [line: string, completions: string[]])[] =
   ['wafstat host ', ['add', 'delete', 'list', 'rename']],
   ['wafstat serve --store ', ['lmdb', 'postgres']],
   ['wafstat user add --pass', ['--password-stdin']],
+  ['wafstat even', ['event', 'events']],
+  ['wafstat events --action ', ['block', 'log']],
   ['wafstat user add --role ', ['admin', 'ingest', 'reader']],
   ['wafstat user add --access ', ['both', 'console', 'programmatic']],
   ['wafstat top ', ['countries', 'rules', 'sources', 'urls']],

@@ -315,7 +315,8 @@ describe('a backup', () => {
     }
     // Every request is an attack: a torn copy would have more of one.
     const last = backups.at(-1) ?? '';
-    const server = sandbox.start(['serve', '--data', last, '--listen', '127.0.0.1:0', ...KEEP_ALL]);
+    const keepAttacks = [...KEEP_ALL, '--details-retention', '3653d'];
+    const server = sandbox.start(['serve', '--data', last, '--listen', '127.0.0.1:0', ...keepAttacks]);
     const line = await server.line('wafstat listens on ');
     const api = await login(line.slice('wafstat listens on '.length), {
       ...installation,
@@ -325,6 +326,8 @@ describe('a backup', () => {
     const counted = attacks.reduce((sum: number, { num }: { num: number }) => sum + num, 0);
     const types = await api.distribution(`from=${T - HOUR_MS}&to=${T + 200 * HOUR_MS}`);
     expect(Object.values(types).reduce((sum, num) => sum + num, 0)).toBe(counted);
+    const list = await api.getJson(`waf/event?from=${T - HOUR_MS}&to=${T + 200 * HOUR_MS}`);
+    expect(list).toMatchObject({ attacks: counted, complete: true });
   });
 
   test('is served without the ETags that the original had for other counts', async () => {
