@@ -64,7 +64,10 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
 /** A token of HTTP; '' if it is none. */
 const normalMethod = remembered((text) => (/^[\w!#$%&'*+.^`|~-]{1,32}$/.test(text) ? copyOf(text) : ''));
 
-/** Puts the rule that decided the category first. `secrets`: from `matchedRule`; values that repeat one are masked. */
+/**
+ * Puts the rule that decided the category first. `matched`: at most RULES_MAX. `secrets`: from `matchedRule`; values that
+ * repeat one are masked.
+ */
 export function setRules(
   details: AttackDetails,
   matched: readonly MatchedRule[],
@@ -74,8 +77,12 @@ export function setRules(
   if (rule === undefined) return;
   details.rule = rule;
   const rules = secrets.length === 0 ? matched : matched.map((each) => withoutSecrets(each, secrets));
+  if (rules[0]?.id === rule) {
+    details.rules = rules;
+    return;
+  }
   const decisive = rules.find(({ id }) => id === rule) ?? { id: rule };
-  const others = decisive === rules[0] ? rules.slice(1) : rules.filter((each) => each !== decisive);
+  const others = rules.filter((each) => each !== decisive);
   details.rules = [decisive, ...others.slice(0, RULES_MAX - 1)];
 }
 
@@ -169,8 +176,8 @@ function setUrl(details: AttackDetails, { url, query }: Pick<RawDetails, 'url' |
   // Enough for URL_BYTES_MAX, after the longest scheme and host name.
   const start = url.slice(0, 4 * URL_BYTES_MAX);
   const whole = start.startsWith('/') ? start : start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
-  const end = whole.search(/[?#]/);
-  const path = end === -1 ? whole : whole.slice(0, end);
+  const end = endOfPath(whole);
+  const path = whole.slice(0, end);
   // Lists show it after the host name, which it must not seem to continue.
   const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
   details.url = urlText(maskPath(rooted), URL_BYTES_MAX);
@@ -180,8 +187,14 @@ function setUrl(details: AttackDetails, { url, query }: Pick<RawDetails, 'url' |
 
 /** From the question mark on; '' if there is none. */
 export function queryOf(url: string): string {
-  const at = url.search(/[?#]/);
-  return url[at] === '?' ? url.slice(at) : '';
+  const end = endOfPath(url);
+  return url[end] === '?' ? url.slice(end) : '';
+}
+
+function endOfPath(url: string): number {
+  const query = url.indexOf('?');
+  const fragment = url.lastIndexOf('#', query === -1 ? url.length : query) === -1 ? -1 : url.indexOf('#');
+  return fragment === -1 ? (query === -1 ? url.length : query) : fragment;
 }
 
 /** `text` may begin with a question mark. */

@@ -36,7 +36,7 @@ const MASKED: readonly [pattern: RegExp, replacement: string][] = [
     `$1${MASK}`,
   ],
   // https://user:password@host
-  [/(\/\/|%2f%2f)(?:(?!%[23]f)[^/\s"'?#])+?(@|%40)(?![^/\s"'?#]*(?:@|%40))/gi, `$1${MASK}$2`],
+  [/(\/\/|%2f%2f)(?:(?!%[23]f)[^/\s"'?#])+(@|%40)/gi, `$1${MASK}$2`],
   [new RegExp(`((?:authorization|cookie)${BEFORE_VALUE})(?:${NESTED}|(?<!["[{]).*)`, 'gis'), `$1${MASK}`],
   ...CREDENTIALS,
   // <password>..</password>, and a part of a form with files.
@@ -57,16 +57,17 @@ const MASKED: readonly [pattern: RegExp, replacement: string][] = [
 /** Without any of these, nothing is masked. Most text has none, and both are faster, the first one by far. */
 const SEPARATOR = /[ :=@%+>]|eyJ/;
 const HINT = new RegExp(
-  `(?://|%2f%2f)[^/]*(?:@|%40)|(?:bearer|basic)[ +%]|eyJ|(?:${SECRET_NAME.source})(?=[^&]{0,64}(?:[:=>"]|%3[ad]|\\\\x22))`,
+  `//[^/]*@|%2f%2f|(?:bearer|basic)[ +%]|eyJ|(?:${SECRET_NAME.source})(?=[^&]{0,64}(?:[:=>"]|%3[ad]|\\\\x22))`,
   'i',
 );
 
 /** A letter that was encoded without need, as in pass%77ord or pass\u0077ord. */
-const ENCODED_LETTER = /(?:%|%u00|\\u00)([46][1-9a-f]|[57][0-9a]|5f)/gi;
+const ENCODED_LETTER = /(?:%|%u00|\\u00)([46][1-9a-f]|[57][0-9a]|5f)/i;
+const ENCODED_LETTERS = new RegExp(ENCODED_LETTER, 'gi');
 
 function decodeLetters(text: string): string {
-  if (!text.includes('%') && !text.includes('\\u00')) return text;
-  return text.replace(ENCODED_LETTER, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+  if (!ENCODED_LETTER.test(text)) return text;
+  return text.replace(ENCODED_LETTERS, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
 }
 
 /** Whether the value of this argument, header or variable of a rule may be a secret. */
@@ -96,8 +97,8 @@ export function maskQuery(query: string): string {
 
 /** The path of a URL. Its parts have no names, except for parameters such as ;jsessionid=. */
 export function maskPath(path: string): string {
-  if (!/=|eyJ|bearer|basic/i.test(path)) return path;
-  const masked = path.replace(/([^/;=]+)=[^/;]*/g, (parameter, name: string) =>
+  if (!/[= +]|%20|eyJ/.test(path)) return path;
+  const masked = path.replace(/(?<=[/;])([^/;=]+)=[^/;]*/g, (parameter, name: string) =>
     isSecretName(name) ? `${name}=${MASK}` : parameter,
   );
   return CREDENTIALS.reduce((text, [pattern, replacement]) => text.replace(pattern, replacement), masked);

@@ -315,12 +315,16 @@ function keyOf({ id, connection }: OpenRequest): string {
 
 /** A rule counts once, but any of its messages may say that it denied the request. */
 function addDistinct(judgements: Classification[], judgement: Classification): void {
-  const index = judgements.findIndex(
-    ({ rule, because }) => rule === judgement.rule && (rule !== '' || because === judgement.because),
-  );
+  const { rule, because } = judgement;
+  // A loop, because callbacks took 4% of the time of an audit line.
+  let index = 0;
+  for (const each of judgements) {
+    if (each.rule === rule && (rule !== '' || each.because === because)) break;
+    index++;
+  }
   const known = judgements[index];
   if (known === undefined) {
-    if (judgements.length < RULES_MAX) judgements.push(judgement);
+    if (index < RULES_MAX) judgements.push(judgement);
     return;
   }
   if (known === judgement) return;
@@ -333,8 +337,8 @@ function addDistinct(judgements: Classification[], judgement: Classification): v
 
 /** A rule may match several variables. */
 function addMatched(matched: MatchedRule[], added: MatchedRule): void {
-  if (!matched.some(({ id, variable }) => id === added.id && variable === added.variable))
-    matched.push(added);
+  for (const { id, variable } of matched) if (id === added.id && variable === added.variable) return;
+  matched.push(added);
 }
 
 /** The first wins, except that any of them may say that the request was blocked. */
