@@ -360,6 +360,25 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     expect(await differences(other, back, 'p', ALL)).toEqual(['the kept attacks differ']);
   });
 
+  test('an hour over the limit that was copied keeps the same attacks as the original when more arrive', async () => {
+    const eventsMax = 5;
+    const { store } = await fresh({ eventsMax });
+    const oracle = memoryStore(() => NOW, { eventsMax });
+    const [first = [], second = []] = [9, 10].map((seed) => {
+      const drawn = fc.sample(attack, { numRuns: 100, seed });
+      return drawn.map((one) => ({ ...one, time: NOW - 1 - (one.time % (2 * HOUR_MS)) }));
+    });
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    for (const each of [store, oracle]) await each.append(batch('p', ids, first));
+    await store.eraseAttacks('p', { include: {}, exclude: {} });
+    for await (const hour of oracle.transfer.attackHours('p')) await store.transfer.putAttackHour('p', hour);
+    for (const each of [store, oracle]) await each.append(batch('p', ids, second));
+    const expected = await list(oracle, 'p');
+    expect([eventsMax, 2 * eventsMax, 3 * eventsMax]).toContain(expected.total);
+    expect(await list(store, 'p')).toEqual(expected);
+  });
+
   test('with a limit of 0, attacks count, but are not kept', async () => {
     const { store } = await fresh({ eventsMax: 0 });
     const ids = await addHosts(store, 'p');
