@@ -527,9 +527,9 @@ function isSame(name: FilterName, value: string, wanted: string): boolean {
   if (name.endsWith('Parts')) return value.includes(wanted);
   if (name === 'urls' && wanted.endsWith('*')) return value !== '' && value.startsWith(wanted.slice(0, -1));
   if (name !== 'sources') return value === wanted;
-  const [address = '', bits] = wanted.split('/');
-  const [one, other] = [bitsOf(value.split('/')[0] ?? ''), bitsOf(address)];
-  const length = Math.min(Number(bits ?? 128), address.includes(':') ? 64 : 32);
+  const [[address = '', bits], [kept = '', keptBits]] = [wanted.split('/'), value.split('/')];
+  const [one, other] = [bitsOf(kept), bitsOf(address)];
+  const length = Math.min(Number(bits ?? 128), Number(keptBits ?? 128), address.includes(':') ? 64 : 32);
   return one.length === other.length && one.length > 0 && one.slice(0, length) === other.slice(0, length);
 }
 

@@ -65,7 +65,8 @@ export const attackWithDetails: fc.Arbitrary<RandomEvent> = fc
         blocked: fc.boolean(),
         source: fc.oneof(
           fc.nat(9).map((n) => `203.0.113.${n}`),
-          fc.constantFrom('2001:db8::1', '2001:db8::2', '2001:db8:1:2:3::4', '198.51.100.0/24'),
+          fc.constantFrom('2001:db8::1', '2001:db8::2', '2001:db8:1:2:3::4'),
+          fc.constantFrom('198.51.100.0/24', '2001:db8:1::/48'),
         ),
         url: fc.oneof(
           fc.nat(9).map((n) => `/${n}`),

@@ -252,6 +252,7 @@ describe('administration', () => {
       'horizon.set',
       'statistics.repair',
       'identity.repair',
+      'events.delete',
     ];
     expect(new Set(actions)).toEqual(
       new Set(AUDIT_ACTIONS.filter((action) => !otherActions.includes(action))),

@@ -58,7 +58,7 @@ export class AttackMatcher {
       FILTERS.flatMap((name): Condition[] => {
         const values = lists[name];
         if (values === undefined) return [];
-        const hashes = isExact(name, values) ? values.map(valueHash) : undefined;
+        const hashes = exactValues(name, values)?.map(valueHash);
         return [{ name, values, test: testOf(name, values), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
@@ -143,11 +143,12 @@ function ruleTest(block: AttackBlock, column: ColumnName, matches: Uint8Array, i
   };
 }
 
-/** Whether the test accepts these values only. */
-function isExact(name: FilterName, values: readonly string[]): boolean {
-  if (name === 'urls') return !values.some((value) => value.endsWith('*'));
-  if (name === 'sources') return values.every(isIPv4);
-  return name === 'rules';
+/** All values that the test accepts, if there are few. */
+function exactValues(name: FilterName, values: readonly string[]): readonly string[] | undefined {
+  if (name === 'sources' && values.every(isIPv4))
+    return values.flatMap((address) => [address, networkOf(address, PREFIX_BITS)]);
+  const areExact = name === 'rules' || (name === 'urls' && !values.some((value) => value.endsWith('*')));
+  return areExact ? values : undefined;
 }
 
 function testOf(name: FilterName, values: readonly string[]): ValueTest {
@@ -187,33 +188,34 @@ function urlTest(values: readonly string[]): ValueTest {
   };
 }
 
-/** IPv6 addresses are kept as their /64 network, so a longer prefix selects that. */
+/** A kept network is selected if it is in one of these networks, or if one of these is in it: IPv6 addresses are kept as /64. */
 function addressTest(values: readonly string[]): ValueTest {
   const addresses = new Set<string>();
-  /** The bits of networks, by their number. */
+  /** The bits of networks, by their number; and of the networks around `values` that `--attack-sources prefix` keeps. */
   const networks = new Map<number, Set<string>>();
+  const around = new Set<string>();
   for (const value of values) {
     const [address = '', length = 128] = value.split('/');
     const bits = bitsOf(address);
     const count = Math.min(Number(length) + 1, bits.length);
-    if (count === bits.length) addresses.add(firstAddress(networkOf(address, KEPT_BITS)));
+    if (count === bits.length) addresses.add(networkOf(address, KEPT_BITS));
     else networks.set(count, (networks.get(count) ?? new Set()).add(bits.slice(0, count)));
+    const prefix = bits.slice(0, 1 + (address.includes(':') ? PREFIX_BITS.ipv6 : PREFIX_BITS.ipv4));
+    if (count > prefix.length) around.add(prefix);
   }
   return (value) => {
-    // A kept network is selected if its first address is.
-    const address = firstAddress(value);
-    if (address === '' || networks.size === 0) return addresses.has(address);
+    if (value === '' || addresses.has(value)) return value !== '';
+    const [address = '', length] = value.split('/');
+    const isPrefix = length !== undefined && Number(length) !== KEPT_BITS.ipv6;
+    if (networks.size === 0 && !isPrefix) return false;
     const bits = bitsOf(address);
-    return addresses.has(address) || [...networks].some(([count, all]) => all.has(bits.slice(0, count)));
+    if (isPrefix && around.has(bits.slice(0, Number(length) + 1))) return true;
+    return [...networks].some(([count, all]) => all.has(bits.slice(0, count)));
   };
 }
 
 const KEPT_BITS = { ipv4: 32, ipv6: 64 } as const;
-
-function firstAddress(network: string): string {
-  const slash = network.indexOf('/');
-  return slash === -1 ? network : network.slice(0, slash);
-}
+const PREFIX_BITS = { ipv4: 24, ipv6: 48 } as const;
 
 /** 4 or 6, and the bits that are kept. */
 function bitsOf(address: string): string {

@@ -12,7 +12,6 @@ import {
   type Host,
   type Store,
   timeInId,
-  wholeHours,
 } from '../../store/store.ts';
 import {
   checkNames,
@@ -73,7 +72,7 @@ export function eventCalls(store: Store, { uncached }: QueryHandlers, allow: Rol
   ];
 }
 
-/** Reading `store` again takes this many attempts at most, while events arrive. */
+/** How often a list is read at most, while attacks arrive. */
 const ATTEMPTS_MAX = 4;
 
 type EventsQuery = StatisticsQuery & AttackConditions & Page & { isAscending: boolean };
@@ -115,16 +114,18 @@ async function listEvents(store: Store, query: EventsQuery & { project: string }
   return eventsJson(list, known, { total }, rest);
 }
 
-/** The list and the counter of one state. If that keeps changing, the counter is newer: events that the list lacks are counted. */
+/**
+ * The list and the counter of one state: the counter is the same before and after. Versions change with each request of the
+ * project, so a long query would be repeated for nothing. If attacks keep arriving, the counter has some that the list lacks.
+ */
 async function readOnce(store: Store, query: AttackQuery): Promise<{ list: AttackList; attacks: number }> {
-  // An attack in the same hour can displace one of the range.
-  const hours = { project: query.project, ...wholeHours(query) };
+  const count = () => timed('count', () => countAttacks(store, query));
+  let attacks = await count();
   for (let attempt = 1; ; attempt++) {
-    const version = await store.version(hours);
     const list = await timed('attacks', () => store.attacks(query));
-    const attacks = await timed('count', () => countAttacks(store, query));
-    const isSame = version === null || version === (await store.version(hours));
-    if (isSame || attempt === ATTEMPTS_MAX) return { list, attacks };
+    const before = attacks;
+    attacks = await count();
+    if (attacks === before || attempt === ATTEMPTS_MAX) return { list, attacks };
   }
 }
 
