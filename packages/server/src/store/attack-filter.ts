@@ -59,7 +59,7 @@ export class AttackMatcher {
         const values = lists[name];
         if (values === undefined) return [];
         const hashes = exactValues(name, values)?.map(valueHash);
-        return [{ name, values, test: testOf(name, values), hashes, isExcluded }];
+        return [{ name, values, test: remembered(testOf(name, values)), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
   }
@@ -77,13 +77,30 @@ export class AttackMatcher {
     for (const condition of this.#conditions) {
       const test = rowTest(block, condition);
       if (test === 'none') return [];
-      if (test !== 'all') rows = filterRows(rows, first, end, test);
+      if (test === 'all') continue;
+      if (typeof test === 'function') rows = filterRows(rows, first, end, test);
+      else if (rows) rows = rows.filter((i) => test.indexes[i] === test.index);
+      else rows = findRows(test, first, end);
     }
     return rows ?? filterRows(undefined, first, end, () => true);
   }
 }
 
-type RowTest = 'all' | 'none' | ((i: number) => boolean);
+type RowTest = 'all' | 'none' | ((i: number) => boolean) | OneIndex;
+
+/** All rows with this index in a column. */
+interface OneIndex {
+  indexes: Uint8Array | Uint16Array;
+  index: number;
+}
+
+/** A native search takes a third of the time of a loop with a test. */
+function findRows({ indexes, index }: OneIndex, first: number, end: number): number[] {
+  const rows: number[] = [];
+  for (let i = indexes.indexOf(index, first); i !== -1 && i < end; i = indexes.indexOf(index, i + 1))
+    rows.push(i);
+  return rows;
+}
 
 /** `rows`: undefined for all from `first` on, before `end`. */
 function filterRows(
@@ -111,6 +128,8 @@ function rowTest(block: AttackBlock, condition: Condition): RowTest {
   if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
   const indexes = block.indexes(column);
   const wanted = isExcluded ? 0 : 1;
+  const index = matches.indexOf(wanted);
+  if (matches.indexOf(wanted, index + 1) === -1) return { indexes, index };
   return (i) => matches[indexes[i] as number] === wanted;
 }
 
@@ -150,6 +169,22 @@ function exactValues(name: FilterName, values: readonly string[]): readonly stri
   const areExact = name === 'rules' || (name === 'urls' && !values.some((value) => value.endsWith('*')));
   return areExact ? values : undefined;
 }
+
+/** Blocks repeat values. */
+function remembered(test: ValueTest): ValueTest {
+  const results = new Map<string, boolean>();
+  return (value) => {
+    const known = results.get(value);
+    if (known !== undefined) return known;
+    if (results.size === REMEMBERED_MAX) results.clear();
+    const result = test(value);
+    results.set(value, result);
+    return result;
+  };
+}
+
+/** A few hundred kilobytes. */
+const REMEMBERED_MAX = 4_096;
 
 function testOf(name: FilterName, values: readonly string[]): ValueTest {
   if (name === 'sources') return addressTest(values);

@@ -81,11 +81,12 @@ export class AttackLister {
 
   /** `first` and `end`: positions in the list of these rows. */
   *#addItems(selected: readonly SelectedRows[], first: number, end: number): Generator<void, void> {
-    const { isAscending } = this.#query;
-    const rows = yield* sortRows(selected);
-    for (let n = first; n < end; n++) {
+    const total = selected.reduce((sum, rows) => sum + lengthOf(rows), 0);
+    const positions = this.#query.isAscending ? [first, end] : [total - end, total - first];
+    const rows = yield* sortedRows(selected, ...(positions as [number, number]));
+    if (!this.#query.isAscending) rows.reverse();
+    for (const [n, { block, i }] of rows.entries()) {
       if (n % ROWS_PER_STEP === 0) yield;
-      const { block, i } = rows[isAscending ? n : rows.length - 1 - n] as Row;
       this.list.items.push(this.#item(block.entry(i)));
     }
   }
@@ -96,17 +97,23 @@ export class AttackLister {
   }
 }
 
-/** In ascending order. */
-function* sortRows(selected: readonly SelectedRows[]): Generator<void, Row[]> {
+/** Those from the position `first` on, before `end`, in ascending order. */
+function* sortedRows(selected: readonly SelectedRows[], first: number, end: number): Generator<void, Row[]> {
   const byTime = selected.toSorted((a, b) => a.block.first - b.block.first);
-  const all: Row[] = [];
+  const areApart = byTime.every(({ block }, n) => block.first > (byTime[n - 1]?.block.last ?? -1));
+  const found: Row[] = [];
+  let before = 0;
   for (const { block, rows } of byTime) {
-    const { times } = block;
-    for (const i of rows ?? times.keys()) all.push({ block, i, time: times[i] ?? 0, key: '' });
+    const length = lengthOf({ block, rows });
+    const [from, to] = areApart ? [Math.max(0, first - before), Math.min(length, end - before)] : [0, length];
+    for (let n = from; n < to; n++) {
+      const i = rows?.[n] ?? n;
+      found.push({ block, i, time: block.times[i] ?? 0, key: '' });
+    }
+    before += length;
     yield;
   }
-  const areApart = byTime.every(({ block }, n) => block.first > (byTime[n - 1]?.block.last ?? -1));
-  return areApart ? all : all.sort(compareRows);
+  return areApart ? found : found.sort(compareRows).slice(first, end);
 }
 
 /** As `compareEntries`. The rows of a block are in order. */

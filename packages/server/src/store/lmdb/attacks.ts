@@ -71,21 +71,23 @@ export function putBlock(put: PutRecord, key: BlockKey, block: Uint8Array): void
   put('attacks', blockKey(key.hour, key.scope, key.number), value);
 }
 
-/** The blocks of an hour of a project, by number. With a snapshot, which must stay open, only what is used is read. */
-function blocksOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
+/** The blocks of an hour of a project, by number. */
+function blocksOf({ attacks }: Schema, hour: number, scope: number): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
-  const blocks: StoredBlock[] = [];
-  for (const key of attacks.getKeys({ ...range, ...read })) {
-    const stored = attacks.getBinaryFast(key, read);
-    if (stored === undefined) continue;
+  return Array.from(attacks.getKeys(range), (key) => {
     const { number } = parseBlockKey(key);
-    const head = new Uint8Array(checkedHead(key, stored));
-    const block = read
-      ? new AttackBlock(hour, head, () => readBody(attacks, key, head.length, read))
-      : new AttackBlock(hour, new Uint8Array(stored.subarray(CHECKSUM_BYTES)));
-    blocks.push({ number, block });
-  }
-  return blocks;
+    return { number, block: readBlock(attacks, key) };
+  });
+}
+
+/** With a snapshot, which must stay open, only what is used is read. */
+function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
+  const stored = attacks.getBinaryFast(key, read) ?? new Uint8Array(0);
+  const head = new Uint8Array(checkedHead(key, stored));
+  const { hour } = parseBlockKey(key);
+  return read
+    ? new AttackBlock(hour, head, () => readBody(attacks, key, head.length, read))
+    : new AttackBlock(hour, new Uint8Array(stored.subarray(CHECKSUM_BYTES)));
 }
 
 /** Valid until the next value is read. */
@@ -160,18 +162,63 @@ function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
 }
 
 /** The hours of a range that have kept attacks. */
-export function* readAttacks(
+function* readAttacks(
   schema: Schema,
   project: ProjectRecord,
   { from, to, isAscending }: TimeRange & { isAscending: boolean },
-  read?: ReadOptions,
+  read: ReadOptions,
 ): Generator<AttackHour> {
   const first = Math.max(Math.floor(from / HOUR_MS), firstListedHour(schema, read), firstHour(schema, read));
   const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
-  for (let i = 0; i < end - first; i++) {
-    const hour = isAscending ? first + i : end - 1 - i;
-    const blocks = blocksOf(schema, hour, project.scope, read).map(({ block }) => block);
+  let [hour, blocks]: [number, AttackBlock[]] = [-1, []];
+  for (const key of keysOf(schema, project.scope, first, end, isAscending, read)) {
+    const parsed = parseBlockKey(key);
+    if (parsed.hour !== hour) {
+      if (blocks.length > 0) yield { hour, blocks };
+      [hour, blocks] = [parsed.hour, []];
+    }
+    blocks.push(readBlock(schema.attacks, key, read));
+  }
+  if (blocks.length > 0) yield { hour, blocks };
+}
+
+/** All hours of a project, oldest first, each as it is when it is read. */
+export function* dumpAttacks(schema: Schema, project: ProjectRecord): Generator<AttackHour> {
+  const first = Math.max(firstListedHour(schema), firstHour(schema));
+  for (let hour = first; hour < endOfHours(project); hour++) {
+    const blocks = blocksOf(schema, hour, project.scope).map(({ block }) => block);
     if (blocks.length > 0) yield { hour, blocks };
+  }
+}
+
+/** Walks over the keys of a project, and searches only after keys of others. */
+function* keysOf(
+  { attacks }: Schema,
+  scope: number,
+  first: number,
+  end: number,
+  isAscending: boolean,
+  read: ReadOptions,
+): Generator<Buffer> {
+  const last = blockKey(end - 1, scope, 2 ** 32 - 1);
+  for (let [from, to] = [first, end]; from < to; ) {
+    const range = isAscending
+      ? { start: blockKey(from, scope, 0), end: last }
+      : { start: blockKey(to - 1, scope, 2 ** 32 - 1), end: blockKey(first, scope, 0), reverse: true };
+    let isDone = true;
+    for (const key of attacks.getKeys({ ...range, ...read })) {
+      const { hour, scope: owner } = parseBlockKey(key);
+      if (owner === scope) {
+        yield key;
+        continue;
+      }
+      // The next hour in which the project may have a block.
+      if (isAscending) from = owner < scope ? hour : hour + 1;
+      else to = owner > scope ? hour + 1 : hour;
+      isDone = false;
+      break;
+    }
+    if (isDone) return;
   }
 }
 

@@ -27,10 +27,10 @@ import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from 
 import {
   countAttacks,
   deleteAttacksSteps,
+  dumpAttacks,
   eraseAttacks,
   listAttacks,
   putAttackHour,
-  readAttacks,
 } from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
@@ -222,8 +222,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
 
       async *attackHours(id) {
         const project = await available(() => schema.projects.get(id));
-        const range = { from: 0, to: Number.MAX_SAFE_INTEGER, isAscending: true };
-        if (project) yield* readAttacks(schema, project, range);
+        if (project) yield* dumpAttacks(schema, project);
       },
 
       putAttackHour: (project, hour) => grow(() => putAttackHour(schema, project, hour)),
