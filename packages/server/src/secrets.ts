@@ -54,8 +54,9 @@ const MASKED: readonly [pattern: RegExp, replacement: string][] = [
   ],
 ];
 
-/** Without any of these, nothing is masked. Most text has none, and both are faster, the first one by far. */
+/** Without one of each of these, nothing is masked. Most text has none. The first ones are the fastest. */
 const SEPARATOR = /[ :=@%+>]|eyJ/;
+const PART = /ss|pwd|secret|token|key|cred|sig|auth|sid|jwt|otp|pin|cvv|cook|bearer|basic|eyJ|\/\/|%2f/i;
 const HINT = new RegExp(
   `//[^/]*@|%2f%2f|(?:bearer|basic)[ +%]|eyJ|(?:${SECRET_NAME.source})(?=[^&]{0,64}(?:[:=>"]|%3[ad]|\\\\x22))`,
   'i',
@@ -75,11 +76,15 @@ export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(decodeLetters(name));
 }
 
+function hasHint(text: string): boolean {
+  return PART.test(text) && HINT.test(text);
+}
+
 /** Masks the values of secrets in any text. Masks too much rather than too little. */
 export function maskSecrets(text: string): string {
   if (!SEPARATOR.test(text)) return text;
   const decoded = decodeLetters(text);
-  if (!HINT.test(decoded)) return text;
+  if (!hasHint(decoded)) return text;
   let masked = decoded;
   for (const [pattern, replacement] of MASKED) masked = masked.replace(pattern, replacement);
   return masked === decoded ? text : masked;
@@ -87,7 +92,7 @@ export function maskSecrets(text: string): string {
 
 /** The query of a URL. Masks argument by argument, so that what follows a secret stays. */
 export function maskQuery(query: string): string {
-  if (!HINT.test(decodeLetters(query))) return query;
+  if (!hasHint(decodeLetters(query))) return query;
   return query.replace(/[^&]+/g, (argument) => {
     const equals = argument.indexOf('=') + 1;
     const isSecret = equals > 0 && isSecretName(argument.slice(0, equals));

@@ -2,8 +2,7 @@
  * Azure Application Gateway and Front Door. Firewall logs have one object per matched rule, joined by the request ID;
  * access logs have every request.
  */
-import { attackDetails } from '../../attack-details.ts';
-import type { AttackDetails } from '../../event.ts';
+import type { RawDetails } from '../../attack-details.ts';
 import { addScores, type Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { AZURE, categoryOfName } from '../categories/vendor-tables.ts';
@@ -125,14 +124,14 @@ function customRule(name: string): Rule {
   return namedRule(name, CUSTOM_RULE, 'a custom rule');
 }
 
-function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | undefined {
-  return attackDetails({
+function detailsOf(properties: JsonObject, blocked: boolean): RawDetails {
+  return {
     blocked,
     // Front Door takes clientIP from X-Forwarded-For if the client sends one. Application Gateway has no socketIP.
     source: firstText(properties, ['socketIP', 'socketIp', 'clientIp', 'clientIP']),
     url: asText(properties.requestUri),
     country: firstText(properties, ['clientCountry', 'country']),
-  });
+  };
 }
 
 function accessRecord(properties: JsonObject, time: number): Reading {

@@ -1,5 +1,4 @@
 /** Google Cloud load balancers with Cloud Armor: every object is a request with the verdicts of the security policies. */
-import { attackDetails } from '../../attack-details.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { CLOUD_ARMOR, categoryOfName } from '../categories/vendor-tables.ts';
@@ -28,7 +27,7 @@ export const cloudArmor: JsonFormat = {
       const policy = asObject(payload[name]);
       return policy !== null && isAttack(policy) ? [{ policy, isEnforced }] : [];
     });
-    const details = attackDetails({
+    const details = {
       blocked: matched.some(({ isEnforced }) => isEnforced),
       // Not userIpInfo: Cloud Armor takes it from a header, which a client can write unless a rule checks the sender.
       source: firstText(payload, ['remoteIp']) ?? firstText(httpRequest, ['remoteIp']),
@@ -38,7 +37,7 @@ export const cloudArmor: JsonFormat = {
       status: asText(httpRequest?.status),
       userAgent: asText(httpRequest?.userAgent),
       country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
-    });
+    };
     const rules = matched.flatMap(({ policy }) => rulesOf(policy).map((rule) => withMatch(rule, policy)));
     return {
       kind: 'transaction',

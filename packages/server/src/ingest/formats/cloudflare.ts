@@ -2,8 +2,8 @@
  * Cloudflare Logpush: `http_requests` has every request with the actions of the firewall, `firewall_events` one object
  * per matched rule. One stream may have both: the Ray ID joins them.
  */
-import { attackDetails, queryOf } from '../../attack-details.ts';
-import type { AttackDetails, Category } from '../../event.ts';
+import { queryOf, type RawDetails } from '../../attack-details.ts';
+import type { Category } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CLOUDFLARE, categoryOfName, categoryOfWords } from '../categories/vendor-tables.ts';
 import { dropped, field, type JsonFormat, ruleMatch } from './format.ts';
@@ -125,9 +125,9 @@ function categoryOfScore(fields: JsonObject): Category | null {
   return attacks.sort((one, other) => one.score - other.score)[0]?.category ?? null;
 }
 
-function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails | undefined {
+function detailsOf(fields: JsonObject, matches: readonly Match[]): RawDetails {
   const country = asText(fields.ClientCountry);
-  return attackDetails({
+  return {
     blocked: matches.some(({ action }) => !LOG_ONLY.test(action)),
     source: asText(fields.ClientIP),
     method: asText(fields.ClientRequestMethod),
@@ -137,5 +137,5 @@ function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails
     userAgent: asText(fields.ClientRequestUserAgent),
     // Cloudflare's code for an unknown country.
     country: /^xx$/i.test(country) ? undefined : country,
-  });
+  };
 }

@@ -114,7 +114,7 @@ function matchReading(found: RuleText, message: string, isUncertain: boolean, li
   const { time, written, connection, host, source, method, query = '' } = line;
   // Denials are logged at a higher level than matches, so a log of matches also has them. The path is decoded: a question
   // mark in it does not begin the query.
-  const details = attackDetails({ blocked: rule.denied === true, source, method, url: uri, query, status });
+  const details = { blocked: rule.denied === true, source, method, url: uri, query, status };
   const match = { id: uniqueId, time, host, rules: [rule], details, written, connection };
   return isUncertain
     ? { kind: 'match', match: { ...match, id: '', host: undefined, claimedIds: requestIds(message) } }
@@ -317,11 +317,11 @@ function caddyMatch(message: string, time: number): Reading {
   if (found === null) return dropped('other_log_line');
   const { rule, uniqueId, hostname, uri, status } = found;
   if (uniqueId === '') return dropped('bad_record');
-  const details = attackDetails({
+  const details = {
     blocked: rule.denied === true,
     source: clientOf(message),
     url: uri,
     status,
-  });
+  };
   return ruleMatch({ id: uniqueId, time, host: hostname || undefined, rules: [rule], details });
 }

@@ -1,4 +1,5 @@
 /** What a log format is: a pure function from a line to a record, or to the reason why the line does not count. */
+import type { RawDetails } from '../../attack-details.ts';
 import type { AttackDetails, Category, DropReason, FlaggedRequest } from '../../event.ts';
 import type { Classification, Decision, Rule } from '../categories/classify.ts';
 import { asObject, type JsonObject } from './json.ts';
@@ -105,8 +106,8 @@ export interface Transaction {
   time: number;
   host: string | undefined;
   rules: readonly Rule[];
-  /** `blocked: true` is evidence: the request counts as an attack even without rules. */
-  details?: AttackDetails | undefined;
+  /** As in the log. `blocked: true` is evidence: the request counts as an attack even without rules. */
+  details: RawDetails;
   /** The log has a record of every request, so this also counts as a request. */
   request?: boolean;
 }

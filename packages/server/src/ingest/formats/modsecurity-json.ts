@@ -1,5 +1,4 @@
 /** JSON audit logs of ModSecurity 3, ModSecurity 2 and Coraza: a line is a transaction. */
-import { attackDetails } from '../../attack-details.ts';
 import { addScores, isVerdict, type Rule } from '../categories/classify.ts';
 import { dropped, field, type JsonFormat, objectField, parseRequestLine, type Trait } from './format.ts';
 import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
@@ -22,14 +21,14 @@ export const modsecurity3Json: JsonFormat = {
     const rules = modsecurity3Rules(transaction.messages);
     const blocked = isBlocked(transaction, rules);
     if (blocked) markDenied(rules);
-    const details = attackDetails({
+    const details = {
       blocked,
       source: asText(transaction.client_ip),
       method: asText(request?.method),
       url: asText(request?.uri),
       status: asText(asObject(transaction.response)?.http_code),
       userAgent: headerOf(headers, 'User-Agent'),
-    });
+    };
     return { kind: 'transaction', transaction: { id, time, host, rules, details } };
   },
 };
@@ -114,13 +113,13 @@ export const modsecurity2Json: JsonFormat = {
     // `error_messages` repeats these messages.
     const audit = asObject(fields.audit_data);
     const rules = asArray(audit?.messages).flatMap((message) => parseRuleText(asText(message))?.rule ?? []);
-    const details = attackDetails({
+    const details = {
       blocked: audit === null ? undefined : asObject(audit.action)?.intercepted === true,
       source: asText(transaction.remote_address),
       ...parseRequestLine(asText(request?.request_line)),
       status: asText(asObject(fields.response)?.status),
       userAgent: headerOf(headers, 'User-Agent'),
-    });
+    };
     const id = asText(transaction.transaction_id);
     const host = headerOf(headers, 'Host');
     return { kind: 'transaction', transaction: { id, time, host, rules, details } };
@@ -148,14 +147,14 @@ export const corazaJson: JsonFormat = {
     const { id, is_interrupted, client_ip } = transaction;
     const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
     if (blocked) markDenied(rules);
-    const details = attackDetails({
+    const details = {
       blocked,
       source: asText(client_ip),
       method: asText(request?.method),
       url: asText(request?.uri),
       status: asText(asObject(transaction.response)?.status),
       userAgent: headerOf(headers, 'User-Agent'),
-    });
+    };
     return { kind: 'transaction', transaction: { id: asText(id), time, host, rules, details } };
   },
 };

@@ -1,5 +1,5 @@
 /** Native audit log of ModSecurity 2 and 3: a record is a block of lines, in parts from A to Z. */
-import { attackDetails, RULES_MAX } from '../../attack-details.ts';
+import { RULES_MAX } from '../../attack-details.ts';
 import type { Rule } from '../categories/classify.ts';
 import { dropped, parseRequestLine, type Reading, type Trait } from './format.ts';
 import { parseRuleText } from './rules.ts';
@@ -84,7 +84,7 @@ export function closeBlock(block: NativeBlock): Reading {
   if (time === null) return dropped('bad_record');
   if (part !== 'Z' && rules.length === 0) return dropped('unfinished_record');
   const { blocked, source, method, url, status, userAgent } = rest;
-  const details = attackDetails({ blocked, source, method, url, status, userAgent });
+  const details = { blocked, source, method, url, status, userAgent };
   return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules, details } };
 }
 
