@@ -39,8 +39,19 @@ const ACTIONS: Readonly<Record<string, string[]>> = { block: ['block'], log: ['l
 const anyText = (text: string) => (text === '' ? undefined : [text]);
 const matching = (pattern: RegExp) => (text: string) => (pattern.test(text) ? [text] : undefined);
 
+type ListName =
+  | 'ids'
+  | 'attacks'
+  | 'rules'
+  | 'sips'
+  | 'urls'
+  | 'actions'
+  | 'ip_countries'
+  | 'response_codes'
+  | 'methods';
+
 /** Each of these parameters selects; with an `n` before its name, it excludes. */
-const LISTS: Readonly<Record<string, ListParameter>> = {
+const LISTS: Readonly<Record<ListName, ListParameter>> = {
   ids: { filter: 'ids', description: 'IDs of events.', values: anyText, rule: 'must not be empty' },
   attacks: {
     filter: 'categories',
@@ -144,10 +155,9 @@ export function parseAttackConditions(query: RawQuery): AttackConditions {
     if (!isEqual) filter.include[part] = [text];
     else if (list === null) filter.include.values = [text];
     else {
-      const { filter: listFilter } = LISTS[list] as ListParameter;
-      if (filter.include[listFilter])
+      if (filter.include[LISTS[list].filter])
         throw malformed(`${name} with query_mode=equal and ${list} select the same: use one of them`);
-      filter.include[listFilter] = valuesOf(name, text, LISTS[list] as ListParameter);
+      filter.include[LISTS[list].filter] = valuesOf(name, text, LISTS[list]);
     }
   }
   const names = listOf(query, 'domains');

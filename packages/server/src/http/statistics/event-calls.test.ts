@@ -6,10 +6,12 @@ import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
+import { retryLater } from '../../errors.ts';
 import { type AttackDetails, CATEGORIES, type Category } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
 import { sendFailure } from '../failures.ts';
 import { mount } from '../route.ts';
+import { Admission } from './admission.ts';
 import { statisticsRoutes } from './routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -47,7 +49,7 @@ let hosts: string[];
 
 beforeEach(() => open(memoryStore(() => NOW)));
 
-async function open(opened: Store): Promise<void> {
+async function open(opened: Store, admission = patientAdmission()): Promise<void> {
   store = opened;
   app = fastify();
   app.setValidatorCompiler(() => () => true);
@@ -60,7 +62,7 @@ async function open(opened: Store): Promise<void> {
   });
   mount(
     app,
-    statisticsRoutes(store, () => NOW, patientAdmission()),
+    statisticsRoutes(store, () => NOW, admission),
   );
   const ids = await store.resolveHosts({ project: 'p', hostnames: HOSTNAMES, limit: 10 });
   hosts = ids.map((id) => id ?? '');
@@ -446,6 +448,24 @@ describe('the dump', () => {
     );
     const head = await app.inject({ method: 'HEAD', url: '/v1/p/waf/event/dump/2026-07-01.csv' });
     expect([head.statusCode, head.body]).toEqual([200, '']);
+  });
+
+  test('file is whole though the service sheds queries', async () => {
+    let shed = 0;
+    class Overloaded extends Admission {
+      override run<T>(project: string, user: string, query: () => Promise<T>): Promise<T> {
+        if (shed++ % 3 < 2) throw retryLater('WAF.5001', 'the service is overloaded', 0);
+        return super.run(project, user, query);
+      }
+    }
+    await open(
+      memoryStore(() => NOW),
+      new Overloaded(() => 0),
+    );
+    await append(Array.from({ length: 30 }, (_, i) => ({ time: TODAY + (i / 2) * HOUR_MS, url: `/${i}` })));
+    const { statusCode, body } = await app.inject({ url: '/v1/p/waf/event/dump/2026-07-01.csv' });
+    expect([statusCode, body.trimEnd().split('\r\n').length]).toEqual([200, 31]);
+    expect(shed).toBe(3 * 24);
   });
 
   test.each([

@@ -200,6 +200,7 @@ function csvRow(entry: AttackEntry, names: ReadonlyMap<string, string>): (string
   return [new Date(item.time).toISOString(), ...cells.map((cell) => cell ?? '')];
 }
 
+/** A minute, if the service is overloaded. */
 const ATTEMPTS_MAX = 60;
 
 /** Once the download has begun, an error would cut the file off. */
@@ -208,9 +209,9 @@ async function retried<T>(read: () => Promise<T>): Promise<T> {
     try {
       return await read();
     } catch (error) {
-      const isOverload = error instanceof ApiError && error.headers['Retry-After'] !== undefined;
-      if (!isOverload || attempt === ATTEMPTS_MAX) throw error;
-      await setTimeout(1_000);
+      const afterS = error instanceof ApiError ? error.headers['Retry-After'] : undefined;
+      if (afterS === undefined || attempt === ATTEMPTS_MAX) throw error;
+      await setTimeout(Number(afterS) * 1_000);
     }
   }
 }
