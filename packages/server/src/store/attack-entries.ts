@@ -36,6 +36,15 @@ export function toEntry({ time, attack, count, details = {} }: Event, hostId: st
 }
 
 function storable<T extends object>(values: T): T {
+  for (const name in values) {
+    const value = values[name];
+    // A copy only if needed, because this is done for every field of every attack.
+    if (typeof value === 'string' && MAY_NOT_BE_STORABLE.test(value)) return withStorableTexts(values);
+  }
+  return values;
+}
+
+function withStorableTexts<T extends object>(values: T): T {
   const result = { ...values };
   for (const [name, value] of Object.entries(values)) {
     if (typeof value === 'string') Object.assign(result, { [name]: storableText(value) });
@@ -45,10 +54,12 @@ function storable<T extends object>(values: T): T {
 
 /** Blocks separate texts with U+0000, and UTF-8 has no lone surrogates. Formats do not pass them; other callers might. */
 function storableText(text: string): string {
-  return NOT_STORABLE.test(text) ? text.replace(new RegExp(NOT_STORABLE, 'gu'), '\ufffd') : text;
+  return MAY_NOT_BE_STORABLE.test(text) ? text.replace(NOT_STORABLE, '\ufffd') : text;
 }
 
-const NOT_STORABLE = /[\0\p{Surrogate}]/u;
+const NOT_STORABLE = /[\0\p{Surrogate}]/gu;
+/** Also finds pairs of surrogates. Much faster. */
+const MAY_NOT_BE_STORABLE = /[\0\ud800-\udfff]/;
 
 /** Everything but the count: attacks that are equal in this are one entry. */
 export function entryKey(entry: AttackEntry): string {
