@@ -92,7 +92,7 @@ describe('the hosts of a query', () => {
     'are the only filter: %s is an error',
     (name) => {
       expect(() => parseTimelineQuery({ from: '1', to: '2', [name]: 'a' }, 2)).toThrow(
-        `there is no parameter '${name}': hosts is the only filter of statistics`,
+        `there is no parameter '${name}': hosts is the only filter of this call`,
       );
     },
   );

@@ -3,7 +3,7 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
 import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
-import { CATEGORIES, type Category, enteredHostname, ID_PATTERN } from '../event.ts';
+import { enteredHostname, ID_PATTERN } from '../event.ts';
 import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
 import { fixedZone, parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
@@ -69,24 +69,6 @@ export const TOP_DEFAULT = 5;
 
 export function parseTopQuery(query: RawQuery, now: number): StatisticsQuery & { top: number } {
   return { ...parseTotalsQuery(query, now), top: parseWhole(query, 'top', TOP_DEFAULT, 1, LIST_LIMIT_MAX) };
-}
-
-export type TopAttacksQuery = StatisticsQuery & { top: number; categories: Category[] | undefined };
-
-export function parseTopAttacksQuery(query: RawQuery, now: number): TopAttacksQuery {
-  const others = Object.entries(query).filter(([name]) => LIST.exec(name)?.[1] !== 'attacks');
-  const unknown = others.find(([name]) => MISSPELT_ATTACKS.test(lettersOf(name)));
-  if (unknown) throw noParameter(unknown[0], 'use attacks, with the names of categories');
-  return { ...parseTopQuery(Object.fromEntries(others), now), categories: parseCategories(query) };
-}
-
-function parseCategories(query: RawQuery): Category[] | undefined {
-  const names = listOf(query, 'attacks')?.map((name) => {
-    const category = CATEGORIES.find((candidate) => candidate === name);
-    if (category === undefined) throw invalid('attacks', name, `must be one of ${CATEGORIES.join(', ')}`);
-    return category;
-  });
-  return names && [...new Set(names)];
 }
 
 /** For calls that accept these parameters alone: an ignored filter would return more than the client expects. */
@@ -264,10 +246,7 @@ const MISSPELT_HOSTS = /^(host|domain|instance)s?(id|name)?s?$/;
 
 /** Other filters that a client may expect, because the vendors' lists of events and hosts have them. */
 const OTHER_FILTERS =
-  /^(polic(y|ies)|policy(id|name)s?|attacks?|attacktypes?|categor(y|ies)|(s|source|client)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protectstatus|waftype|ishttps|exclusiveip)$/;
-
-/** Names that clients may confuse with `attacks`. */
-const MISSPELT_ATTACKS = /^(attack|attacktypes?|categor(y|ies))$/;
+  /^n?(polic(y|ies)|policy(id|name)s?|ids?|attacks?|attacktypes?|categor(y|ies)|(s|source|client)?ips?|urls?|(ip)?countr(y|ies)|geos?|actions?|rules?|(responses?)?(codes?|status)|status(es)?|methods?|payloads?|querymode|protectstatus|waftype|ishttps|exclusiveip)$/;
 
 function looksLikeFilter(name: string): boolean {
   const letters = lettersOf(name);
@@ -287,10 +266,10 @@ function noParameter(name: string, advice: string): ApiError {
 }
 
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
-const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
+const LIST = /^(hosts|instances)(\[\d*\])?$/;
 
 /** The name of a parameter that may be a list. */
-function listName(name: string): string {
+export function listName(name: string): string {
   return /^(\w+)\[\d*\]$/.exec(name)?.[1] ?? name;
 }
 
@@ -298,14 +277,22 @@ const LISTS_OF_IDS = ['hosts', 'instances'];
 /** The usual names, which need no further checks. This halves the time to parse a query, by 3 us of the 70 of a request. */
 const STATISTICS_NAMES = new Set(['from', 'to', 'recent', 'timezone', 'hosts', 'instances']);
 
-/** `instances` is an alias of `hosts`. */
-export function parseHosts(query: RawQuery): string[] | undefined {
+/** Rejects filters that the call does not have: ignoring them would return other numbers than the client expects. */
+export function checkFilters(query: RawQuery, advice: string): void {
   for (const name of Object.keys(query)) {
     if (STATISTICS_NAMES.has(name) || LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
     const letters = lettersOf(name);
     if (MISSPELT_HOSTS.test(letters)) throw noParameter(name, 'use hosts, with the IDs of hosts');
-    if (OTHER_FILTERS.test(letters)) throw noParameter(name, 'hosts is the only filter of statistics');
+    if (OTHER_FILTERS.test(letters)) throw noParameter(name, advice);
   }
+}
+
+const HOSTS_ONLY =
+  'hosts is the only filter of this call; event/attack/num, event/attack/type and overviews/attack/timeline have others';
+
+/** `instances` is an alias of `hosts`. */
+export function parseHosts(query: RawQuery): string[] | undefined {
+  checkFilters(query, HOSTS_ONLY);
   const hosts = parseIds(query, 'hosts');
   const instances = parseIds(query, 'instances');
   if (hosts && instances && hosts.toSorted().join() !== instances.toSorted().join())

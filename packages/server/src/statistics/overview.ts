@@ -4,6 +4,9 @@ import type { Host, Selection, Store, TimeRange, TopItem, TopList, TopQuery } fr
 import type { Points } from './points-cache.ts';
 import type { TimelineQuery } from './timeline.ts';
 
+/** What the statistics of attacks need of a store. */
+export type Statistics = Pick<Store, 'count' | 'top' | 'hosts'>;
+
 export interface Count {
   key: string;
   num: number;
@@ -72,19 +75,19 @@ export async function requestPeak(store: Store, query: RangeQuery): Promise<numb
   return requests?.[0] ?? 0;
 }
 
-export async function attackTotal(store: Store, query: RangeQuery): Promise<number> {
+export async function attackTotal(store: Statistics, query: RangeQuery): Promise<number> {
   const [attacks] = await store.count({ ...onePoint(query), rows: 'attacks' });
   return attacks[0] ?? 0;
 }
 
 /** In the order of CATEGORIES. */
-export async function attacksByCategory(store: Store, query: RangeQuery): Promise<number[]> {
+export async function attacksByCategory(store: Statistics, query: RangeQuery): Promise<number[]> {
   const counts = await store.count({ ...onePoint(query), rows: 'categories' });
   return counts.map(([count = 0]) => count);
 }
 
 /** The categories that have attacks. */
-export async function topCategories(store: Store, query: RangeQuery, top?: number): Promise<TopCounts> {
+export async function topCategories(store: Statistics, query: RangeQuery, top?: number): Promise<TopCounts> {
   const counts = await attacksByCategory(store, query);
   return topCounts(
     CATEGORIES.map((key, i) => ({ key, num: counts[i] ?? 0 })),
@@ -93,7 +96,7 @@ export async function topCategories(store: Store, query: RangeQuery, top?: numbe
 }
 
 /** The names of the hosts that have attacks. */
-export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopCounts> {
+export async function topHosts(store: Statistics, query: RangeQuery, top: number): Promise<TopCounts> {
   const [counted, hosts] = await Promise.all([
     store.count({ ...onePoint(query), rows: 'attacks', byHost: true }),
     store.hosts(query.project),
@@ -106,7 +109,7 @@ export async function topHosts(store: Store, query: RangeQuery, top: number): Pr
 }
 
 /** All that can be among the first: of equal counts, the names decide. Naming and sorting all hosts takes longer. */
-function mostFrequent(counts: [id: string, num: number][], top: number): [id: string, num: number][] {
+export function mostFrequent(counts: [id: string, num: number][], top: number): [id: string, num: number][] {
   if (counts.length <= top) return counts;
   const least =
     Float64Array.from(counts, ([, num]) => num)
@@ -123,7 +126,7 @@ function namesOf(ids: { has(id: string): boolean }, hosts: readonly Host[]): Map
 }
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
-export async function attackActions(store: Store, query: RangeQuery): Promise<TopCounts> {
+export async function attackActions(store: Statistics, query: RangeQuery): Promise<TopCounts> {
   const [[attacks = 0], [blocked = 0]] = await store.count({ ...onePoint(query), rows: 'actions' });
   const items = [
     { key: 'block', num: blocked },
@@ -133,12 +136,15 @@ export async function attackActions(store: Store, query: RangeQuery): Promise<To
 }
 
 /** The most frequent sources, rules or countries of attacks. */
-export async function topAttacks(store: Store, query: TopQuery): Promise<TopAttacks> {
+export async function topAttacks(store: Statistics, query: TopQuery): Promise<TopAttacks> {
   return toTopAttacks(await store.top(query), ({ key, count, error }) => ({ key, num: count, error }));
 }
 
 /** The most frequent URLs of attacks. The same path on two hosts is two items. */
-export async function topUrls(store: Store, query: Omit<TopQuery, 'list'>): Promise<TopAttacks<UrlCount>> {
+export async function topUrls(
+  store: Statistics,
+  query: Omit<TopQuery, 'list'>,
+): Promise<TopAttacks<UrlCount>> {
   const [list, hosts] = await Promise.all([
     store.top({ ...query, list: 'urls' }),
     store.hosts(query.project),

@@ -6,6 +6,7 @@ import { BoundedCache, cacheShare } from '../cache.ts';
 import { CACHE_BYTES, type Selection, type Store } from '../store/store.ts';
 import type { Zone } from '../zone.ts';
 import { DAY_MS, gridEdges, intervalOf } from './grid.ts';
+import type { Statistics } from './overview.ts';
 import { countPoints, type Rows, type TimelineQuery } from './timeline.ts';
 
 /** The memory of the objects around the numbers of an entry. */
@@ -59,6 +60,19 @@ interface Grid extends Selection {
   intervalMs: number;
 }
 
+function gridOf({ from, to, zone, byDay = false }: GridQuery) {
+  const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
+  return { intervalMs, edges: gridEdges(from, to, zone, intervalMs) };
+}
+
+/** Attacks by category in each point. Not cached. */
+export async function attackPoints(statistics: Statistics, query: GridQuery): Promise<Points> {
+  const { project, hosts } = query;
+  const { edges } = gridOf(query);
+  if (edges.length === 0) return { edges, counts: [] };
+  return { edges, counts: await statistics.count({ project, hosts, edges, rows: 'categories' }) };
+}
+
 export class PointsCache {
   readonly #store: Store;
   readonly #isOn: boolean;
@@ -79,9 +93,8 @@ export class PointsCache {
   }
 
   async count(rows: Rows, query: GridQuery): Promise<Points> {
-    const { project, hosts, from, to, zone, byDay = false } = query;
-    const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
-    const edges = gridEdges(from, to, zone, intervalMs);
+    const { project, hosts, from, to, zone } = query;
+    const { intervalMs, edges } = gridOf(query);
     if (edges.length === 0) return { edges, counts: [] };
     if (edges.length <= POINTS_MIN || !this.#isOn)
       return { edges, counts: await countPoints(this.#store, rows, { project, hosts, edges }) };

@@ -18,6 +18,7 @@ import type { AttackList, AttackQuery } from './attack-list.ts';
 import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
 import type { Rows, RowsName } from './rows.ts';
 
+export type { AttackCountQuery, CountedField } from './attack-counts.ts';
 export type { AttackEntry } from './attack-entries.ts';
 export type { AttackFilter, FilterName } from './attack-filter.ts';
 export type { AttackList, AttackQuery } from './attack-list.ts';

@@ -204,7 +204,7 @@ export function checkSummary(bytes: Uint8Array): void {
 }
 
 /** The first keys by descending count, then by key, which begins with the host ID (hostPrefix) in lists of URLs. */
-export class Ranking {
+class Ranking {
   readonly #limit: number;
   #best: { key: string; count: number }[] = [];
   #last: { key: string; count: number } | undefined;

@@ -4,7 +4,16 @@ import { canonicalAddress } from '../../attack-details.ts';
 import { invalid, malformed } from '../../errors.ts';
 import { CATEGORIES } from '../../event.ts';
 import type { AttackFilter, FilterName, Host } from '../../store/store.ts';
-import { HOSTS_MAX, listOf, parseOneOf, type RawQuery, single } from '../query.ts';
+import {
+  checkFilters,
+  HOSTS_MAX,
+  listName,
+  listOf,
+  parseOneOf,
+  type RawQuery,
+  type StatisticsQuery,
+  single,
+} from '../query.ts';
 import { array, string } from '../route.ts';
 
 /** What a query selects of attacks, besides the range and the IDs of hosts. */
@@ -121,17 +130,46 @@ const FILTER_VALUES_MAX = HOSTS_MAX;
 
 const QUERY_MODES = ['contain', 'equal'] as const;
 
+const LIST_PARAMETERS = Object.fromEntries(
+  Object.entries(LISTS).flatMap(([name, { description, enum: names }]) => {
+    const items = { type: 'string', ...(names && { enum: names }) };
+    const repeat = `One \`${name}=<value>\` each, or separated by commas.`;
+    return [
+      [name, array(items, { description: `${description} ${repeat}` })],
+      [`n${name}`, array(items, { description: `Excludes what \`${name}\` selects.` })],
+    ];
+  }),
+);
+
+const { ids: _, nids: __, ...STATISTICS_PARAMETERS } = LIST_PARAMETERS;
+/** The filters of all calls that count attacks. */
+export const STATISTICS_FILTERS: Record<string, object> = STATISTICS_PARAMETERS;
+const STATISTICS_FILTER_NAMES = Object.keys(STATISTICS_FILTERS);
+
+const ADVICE = `the filters are hosts, ${STATISTICS_FILTER_NAMES.join(', ')}`;
+
+/** Parses the filters of a call that counts attacks, and the rest as `parse` does. */
+export function withFilter<Q extends StatisticsQuery>(
+  parse: (query: RawQuery, now: number) => Q,
+): (query: RawQuery, now: number) => Q & Filtered {
+  return (query, now) => {
+    const names = Object.keys(query).filter((name) => STATISTICS_FILTER_NAMES.includes(listName(name)));
+    const others =
+      names.length === 0
+        ? query
+        : Object.fromEntries(Object.entries(query).filter(([name]) => !names.includes(name)));
+    checkFilters(others, ADVICE);
+    return { ...parse(others, now), filter: names.length === 0 ? undefined : parseFilterLists(query) };
+  };
+}
+
+/** `filter`: undefined without one. */
+export interface Filtered {
+  filter: AttackFilter | undefined;
+}
+
 export const FILTER_PARAMETERS = {
-  ...Object.fromEntries(
-    Object.entries(LISTS).flatMap(([name, { description, enum: names }]) => {
-      const items = { type: 'string', ...(names && { enum: names }) };
-      const repeat = `One \`${name}=<value>\` each, or separated by commas.`;
-      return [
-        [name, array(items, { description: `${description} ${repeat}` })],
-        [`n${name}`, array(items, { description: `Excludes what \`${name}\` selects.` })],
-      ];
-    }),
-  ),
+  ...LIST_PARAMETERS,
   domains: array({ type: 'string' }, { description: 'Whole host names.' }),
   sip: string('Part of the address of the client.'),
   url: string('Part of the path.'),

@@ -1,5 +1,4 @@
 /** A statistics query as a row in the table of routes, and the schemas that the rows share. */
-import { CATEGORIES } from '../../event.ts';
 import type { Role } from '../../identity/records.ts';
 import { RECENT_NAMES } from '../../statistics/range.ts';
 import { LIST_LIMIT_MAX, TOP_DEFAULT } from '../query.ts';
@@ -124,11 +123,6 @@ export const TOP_PARAMETER = integer('Maximum number of items.', {
   maximum: LIST_LIMIT_MAX,
   default: TOP_DEFAULT,
 });
-
-export const ATTACKS_PARAMETER = array(
-  { type: 'string', enum: CATEGORIES },
-  { description: 'Categories, one `attacks=<name>` each. Default: all.' },
-);
 
 const TIME = integer('End of the point (exclusive), milliseconds since the epoch.');
 

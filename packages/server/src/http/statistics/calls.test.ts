@@ -445,10 +445,25 @@ describe('a wrong parameter is a 400', () => {
     ['overviews/attack/rule?attacks=sqli,SQLI', "attacks is 'SQLI', but must be one of xss, sqli, cmdi"],
     ['event/attack/source?attacks=', "attacks is '', but must be one of xss, sqli, cmdi"],
     ['event/attack/source/num?attacks[]=a', "attacks is 'a', but must be one of xss, sqli, cmdi"],
-    ['overviews/attack/url?attack_type=xss', "there is no parameter 'attack_type': use attacks"],
-    ['overviews/attack/url?category=xss', "there is no parameter 'category': use attacks"],
-    ['overviews/attack/country?ip=::1', "there is no parameter 'ip': hosts is the only filter"],
-    ['overviews/classification?attacks=xss', "there is no parameter 'attacks': hosts is the only filter"],
+    [
+      'overviews/attack/url?attack_type=xss',
+      "there is no parameter 'attack_type': the filters are hosts, attacks,",
+    ],
+    [
+      'overviews/attack/url?category=xss',
+      "there is no parameter 'category': the filters are hosts, attacks,",
+    ],
+    ['overviews/attack/country?ip=::1', "there is no parameter 'ip': the filters are hosts, attacks,"],
+    ['event/attack/num?nsip=::1', "there is no parameter 'nsip': the filters are hosts, attacks,"],
+    [
+      'event/timeline?nsips=::1',
+      "there is no parameter 'nsips': hosts is the only filter of this call; event/attack/num",
+    ],
+    [
+      'overviews/statistics?attacks=xss',
+      "there is no parameter 'attacks': hosts is the only filter of this call",
+    ],
+    ['event/attack/num?sips=1.2.3', "sips is '1.2.3', but must be an IP address or a network"],
     ['overviews/statistics?hosts=a&instances=b', 'hosts and instances both filter by host ID, but differ'],
   ])('%s', async (path, message) => {
     const [status, code, text] = await failureOf(withParameters(path, RANGE));

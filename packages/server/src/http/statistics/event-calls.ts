@@ -2,17 +2,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { timed } from '../../diagnostics.ts';
 import { ApiError } from '../../errors.ts';
-import { CATEGORIES, type MatchedRule } from '../../event.ts';
+import type { MatchedRule } from '../../event.ts';
 import type { Role } from '../../identity/records.ts';
-import { attacksByCategory } from '../../statistics/overview.ts';
-import {
-  type AttackEntry,
-  type AttackList,
-  type AttackQuery,
-  type Host,
-  type Store,
-  timeInId,
-} from '../../store/store.ts';
+import { type AttackEntry, type AttackList, type Host, type Store, timeInId } from '../../store/store.ts';
+
 import {
   checkNames,
   EVENTS_PER_PAGE,
@@ -35,6 +28,7 @@ import {
   selectHosts,
 } from './attack-filters.ts';
 import { type Call, TIMEZONE_PARAMETER } from './call.ts';
+import { readCounted } from './filtered-call.ts';
 import { CATEGORY } from './overview-calls.ts';
 import type { QueryHandlers } from './query-handler.ts';
 
@@ -65,16 +59,12 @@ export function eventCalls(store: Store, { uncached }: QueryHandlers, allow: Rol
         'The events, newest first.',
         object({ total: integer('Number of events with this ID.'), items: array(EVENT) }),
       ],
-      handler: uncached(parseNoQuery, async ({ project }, request) =>
+      handler: uncached(parseNoQuery, async ({ project }, _notes, request) =>
         findEvents(store, project, pathParameter(request, 'event_id')),
       ),
     },
   ];
 }
-
-/** How often a list is read at most, while attacks arrive. */
-const ATTEMPTS_MAX = 4;
-
 type EventsQuery = StatisticsQuery & AttackConditions & Page & { isAscending: boolean };
 
 const SELECTION_NAMES = ['from', 'to', 'recent', 'timezone', 'hosts', 'instances'];
@@ -108,39 +98,13 @@ async function listEvents(store: Store, query: EventsQuery & { project: string }
   const known = await store.hosts(project);
   const { hostnames: _, ...selected } = selectHosts(conditions, known);
   const attackQuery = { ...selected, project, offset: skip, limit: size };
-  const { list, attacks } = await readOnce(store, attackQuery);
+  const [list, attacks] = await readCounted(store, attackQuery, async () =>
+    timed('attacks', () => store.attacks(attackQuery)),
+  );
   const { total, kept, keptAttacks } = list;
   const rest = { attacks, kept, complete: keptAttacks === attacks };
   return eventsJson(list, known, { total }, rest);
 }
-
-/**
- * The list and the counter of one state: the counter is the same before and after. Versions change with each request of the
- * project, so a long query would be repeated for nothing. If attacks keep arriving, the counter has some that the list lacks.
- */
-async function readOnce(store: Store, query: AttackQuery): Promise<{ list: AttackList; attacks: number }> {
-  const count = () => timed('count', () => countAttacks(store, query));
-  let attacks = await count();
-  for (let attempt = 1; ; attempt++) {
-    const list = await timed('attacks', () => store.attacks(query));
-    const before = attacks;
-    attacks = await count();
-    if (attacks === before || attempt === ATTEMPTS_MAX) return { list, attacks };
-  }
-}
-
-/** The exact number of attacks in the range, of these hosts and categories. */
-async function countAttacks(store: Store, query: AttackQuery): Promise<number> {
-  const { include, exclude } = query.filter;
-  const counts = await attacksByCategory(store, query);
-  let sum = 0;
-  for (const [i, name] of CATEGORIES.entries()) {
-    const isCounted = (include.categories?.includes(name) ?? true) && !exclude.categories?.includes(name);
-    if (isCounted) sum += counts[i] ?? 0;
-  }
-  return sum;
-}
-
 async function findEvents(store: Store, project: string, id: string): Promise<Buffer> {
   const filter = { include: { ids: [id] }, exclude: {} };
   const query = { project, filter, isAscending: false, offset: 0, limit: LIST_LIMIT_MAX };

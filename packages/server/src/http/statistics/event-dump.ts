@@ -56,7 +56,7 @@ export function dumpCall(
       'One page of days, by default all.',
       object({ total: integer('Number of days on all pages.'), items: array(DUMP) }),
     ],
-    handler: uncached(parseDumpQuery, async (query, request) => {
+    handler: uncached(parseDumpQuery, async (query, _notes, request) => {
       const base = `${baseOf({ publicUrl }, request)}/v1/${query.project}/waf/event/dump`;
       const days = await daysWithEvents(store, query);
       const items = days.slice(query.skip, query.skip + query.size).map(({ day, total, start, end }) => ({

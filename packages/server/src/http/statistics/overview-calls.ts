@@ -5,14 +5,16 @@ import {
   attackActions,
   averagesOf,
   overviewTotals,
+  type Statistics,
   topCategories,
   topHosts,
 } from '../../statistics/overview.ts';
-import type { GridQuery, PointsCache } from '../../statistics/points-cache.ts';
+import { attackPoints, type GridQuery, type PointsCache } from '../../statistics/points-cache.ts';
 import type { Rows } from '../../statistics/timeline.ts';
 import type { Store } from '../../store/store.ts';
 import { parseOverviewTimelineQuery, parseQpsQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { array, integer, object, string } from '../route.ts';
+import { STATISTICS_FILTERS, withFilter } from './attack-filters.ts';
 import {
   type Call,
   GROUP_BY_PARAMETER,
@@ -21,6 +23,7 @@ import {
   TOP_PARAMETER,
   topCountsOf,
 } from './call.ts';
+import { filtered } from './filtered-call.ts';
 import type { QueryHandlers } from './query-handler.ts';
 import { keyedTexts, seriesJson } from './timeline-json.ts';
 
@@ -85,28 +88,42 @@ export function overviewCalls(
       path: 'overviews/attack/timeline',
       operationId: 'attackTimeline',
       summary: 'Get the attacks over a time range by category',
-      parameters: TIMELINE_PARAMETERS,
+      parameters: { ...TIMELINE_PARAMETERS, ...STATISTICS_FILTERS },
       returns: [
         'One series per category, all with the same points.',
         keyedTimelines(CATEGORIES, 'Number of attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, (query) => json('categories', query)),
+      handler: cached(
+        withFilter(parseOverviewTimelineQuery),
+        filtered(store, async (statistics, query) =>
+          query.filter === undefined
+            ? json('categories', query)
+            : seriesJson(await attackPoints(statistics, query), CATEGORY_TEXTS),
+        ),
+      ),
     },
     {
       path: 'overviews/attack/top-domains',
       operationId: 'topDomains',
       older: { topDomains2021: 'overviews/attack/domain' },
       summary: 'List the hosts with the most attacks, in the form of the overviews',
-      parameters: { top: TOP_PARAMETER },
+      parameters: { top: TOP_PARAMETER, ...STATISTICS_FILTERS },
       returns: ['Hosts with attacks, the most attacked first.', topCountsOf(HOST_FIELDS)],
-      handler: uncached(parseTopQuery, ({ top, ...query }) => topDomains(store, query, top)),
+      handler: uncached(
+        withFilter(parseTopQuery),
+        filtered(store, (statistics, { top, ...query }) => topDomains(statistics, query, top)),
+      ),
     },
     {
       path: 'overviews/attack/distribution',
       operationId: 'attackDistribution',
       summary: 'List the categories that have attacks',
+      parameters: STATISTICS_FILTERS,
       returns: ['Categories with attacks, the most frequent first.', topCountsOf({ key: CATEGORY })],
-      handler: cached(parseTotalsQuery, (query) => topCategories(store, query)),
+      handler: cached(
+        withFilter(parseTotalsQuery),
+        filtered(store, (statistics, query) => topCategories(statistics, query)),
+      ),
     },
     {
       path: 'overviews/attack/action-types',
@@ -114,16 +131,17 @@ export function overviewCalls(
       older: { attackActions2021: 'overviews/attack/action' },
       summary: 'Get the attacks by action: blocked or only logged',
       description: '`log` counts all attacks that the log does not report as blocked.',
+      parameters: STATISTICS_FILTERS,
       returns: [
         'Both actions.',
         topCountsOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
       ],
-      handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
+      handler: cached(withFilter(parseTotalsQuery), filtered(store, attackActions)),
     },
   ];
 }
 
-export async function topDomains(store: Store, query: Parameters<typeof topHosts>[1], top: number) {
+export async function topDomains(store: Statistics, query: Parameters<typeof topHosts>[1], top: number) {
   const { total, items } = await topHosts(store, query, top);
   return { total, items: items.map(({ key, num }) => ({ key, num, web_tag: '' })) };
 }

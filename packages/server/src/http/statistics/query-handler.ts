@@ -3,12 +3,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { timed } from '../../diagnostics.ts';
 import { malformed } from '../../errors.ts';
 import type { Range } from '../../statistics/range.ts';
-import type { Store } from '../../store/store.ts';
+import { type Store, wholeHours } from '../../store/store.ts';
 import type { StatisticsQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import type { Admission } from './admission.ts';
 import {
   contentResponse,
+  type Notes,
   type Response,
   ResponseCache,
   rangeResponse,
@@ -33,20 +34,20 @@ export function runAdmitted<T>(
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 /** Widens the range of a query to the one that is counted. */
-type Widen = (range: Range) => Range;
+type Widen<Q> = (query: Q) => Range;
 
 export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
   cached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }) => Promise<object>,
-    widen?: Widen,
+    compute: (query: Q & { project: string }, notes: Notes) => Promise<object>,
+    widen?: Widen<Q>,
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */
   uncached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }, request: FastifyRequest) => Promise<object>,
-    widen?: Widen,
+    compute: (query: Q & { project: string }, notes: Notes, request: FastifyRequest) => Promise<object>,
+    widen?: Widen<Q>,
   ): Handler;
 }
 
@@ -79,7 +80,7 @@ export function createQueryHandlers(
     };
 
   /** Reads the query of a request. */
-  function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen | undefined) {
+  function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen<Q> | undefined) {
     const parseUrl = parsers.add(parse);
     return (request: FastifyRequest) => {
       const parsed = parseUrl(request.url, pathParameter(request, 'project_id'), now());
@@ -93,11 +94,13 @@ export function createQueryHandlers(
       async function respond(request: FastifyRequest) {
         const { query, isRecent } = read(request);
         // Read before the counts: if they change in between, the response only looks older than it is.
-        const version = await timed('version', () => store.version(query));
-        const content = await timed('compute', () => compute(query));
+        const versioned = versionedRange(query);
+        const version = await timed('version', () => store.version(versioned));
+        const notes: Notes = {};
+        const content = await timed('compute', () => compute(query, notes));
         // Tomorrow, `today` is another range, which may have the same version.
-        if (isRecent) return contentResponse(content);
-        const response = rangeResponse(query, version, content);
+        if (isRecent) return contentResponse(content, undefined, notes);
+        const response = rangeResponse(versioned, version, content, notes);
         cache.set(request, response);
         return response;
       }
@@ -117,11 +120,18 @@ export function createQueryHandlers(
           request,
           async () => {
             const { query } = read(request);
-            return contentResponse(await timed('compute', () => compute(query, request)), query);
+            const notes: Notes = {};
+            const content = await timed('compute', () => compute(query, notes, request));
+            return contentResponse(content, query, notes);
           },
           trace,
         ),
       );
     },
   };
+}
+
+/** The range whose version the response depends on. In an hour over the limit, an attack can displace another one. */
+function versionedRange(query: StatisticsQuery & { project: string; filter?: unknown }) {
+  return query.filter === undefined ? query : { project: query.project, ...wholeHours(query) };
 }

@@ -20,7 +20,14 @@ export interface Response {
   body: Buffer;
   /** The value of the header `Warning`, if there is one. */
   warning?: string;
+  notes?: Notes;
   compressed: { [coding in ContentCoding]?: Buffer };
+}
+
+/** What a response says in its headers. */
+export interface Notes {
+  /** How many attacks are kept of how many that were counted, if some are missing. */
+  kept?: string;
 }
 
 interface ProjectRange extends Range {
@@ -38,6 +45,7 @@ export function rangeResponse(
   { project, from, to }: ProjectRange,
   version: string | null,
   content: object,
+  notes?: Notes,
 ): RangeResponse {
   const etag = version === null ? null : etagOf(`${project} ${from} ${to} ${version}`);
   return {
@@ -48,14 +56,16 @@ export function rangeResponse(
     etag,
     body: toBytes(content),
     compressed: {},
+    ...(notes && { notes }),
     ...warningOf({ from, to }),
   };
 }
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
-export function contentResponse(content: object, range?: Range): Response {
+export function contentResponse(content: object, range?: Range, notes?: Notes): Response {
   const body = toBytes(content);
-  return { etag: etagOf(body), body, compressed: {}, ...(range && warningOf(range)) };
+  const parts = { ...(notes && { notes }), ...(range && warningOf(range)) };
+  return { etag: etagOf(body), body, compressed: {}, ...parts };
 }
 
 function warningOf(range: Range): Pick<Response, 'warning'> {
@@ -128,7 +138,7 @@ function isUncached({ headers }: FastifyRequest): boolean {
 export async function sendResponse(
   { headers }: FastifyRequest,
   reply: FastifyReply,
-  { etag, body, compressed, warning }: Response,
+  { etag, body, compressed, warning, notes }: Response,
   trace?: Trace,
 ): Promise<void> {
   const known = headers['if-none-match'];
@@ -137,6 +147,7 @@ export async function sendResponse(
   }
   const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
   if (warning !== undefined) sent.push('Warning', warning);
+  if (notes?.kept !== undefined) sent.push('X-Wafstat-Kept', notes.kept);
   const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
   if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
   compressed[coding] ??= await timed('compress', () => COMPRESS[coding](body));

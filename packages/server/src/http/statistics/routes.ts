@@ -7,9 +7,11 @@ import { CACHE_BYTES, type Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
 import { Admission } from './admission.ts';
+import { STATISTICS_FILTERS, withFilter } from './attack-filters.ts';
 import { type Call, pointList, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoutes } from './call.ts';
 import { eventCalls } from './event-calls.ts';
 import { dumpCall, dumpRoute } from './event-dump.ts';
+import { filtered } from './filtered-call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { seriesJson } from './timeline-json.ts';
@@ -48,32 +50,43 @@ export function statisticsRoutes(
       path: 'event/attack/type',
       operationId: 'attackTypes',
       summary: 'Get the attacks in a time range by category',
-      description: 'The sum of all categories equals the attacks of the timeline.',
+      description: 'Without a filter, the sum of all categories equals the attacks of the timeline.',
+      parameters: STATISTICS_FILTERS,
       returns: [
         'The number of attacks in each category.',
         object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
       ],
-      handler: cached(parseTotalsQuery, async (query) =>
-        categoriesJson(await attacksByCategory(store, query)),
+      handler: cached(
+        withFilter(parseTotalsQuery),
+        filtered(store, async (statistics, query) =>
+          categoriesJson(await attacksByCategory(statistics, query)),
+        ),
       ),
     },
     {
       path: 'event/attack/num',
       operationId: 'attackCount',
       summary: 'Get the number of attacks in a time range',
+      parameters: STATISTICS_FILTERS,
       returns: ['The number of attacks.', object({ attack_num: integer('Number of attacks.') })],
-      handler: cached(parseTotalsQuery, async (query) => ({ attack_num: await attackTotal(store, query) })),
+      handler: cached(
+        withFilter(parseTotalsQuery),
+        filtered(store, async (statistics, query) => ({ attack_num: await attackTotal(statistics, query) })),
+      ),
     },
     {
       path: 'event/attack/domain',
       operationId: 'attackedHosts',
       summary: 'List the hosts with the most attacks',
-      parameters: { top: TOP_PARAMETER },
+      parameters: { top: TOP_PARAMETER, ...STATISTICS_FILTERS },
       returns: ['Hosts with attacks, the most attacked first.', topCountsOf({ host: string('Host name.') })],
-      handler: uncached(parseTopQuery, async ({ top, ...query }) => {
-        const { total, items } = await topHosts(store, query, top);
-        return { total, items: items.map(({ key, num }) => ({ host: key, num })) };
-      }),
+      handler: uncached(
+        withFilter(parseTopQuery),
+        filtered(store, async (statistics, { top, ...query }) => {
+          const { total, items } = await topHosts(statistics, query, top);
+          return { total, items: items.map(({ key, num }) => ({ host: key, num })) };
+        }),
+      ),
     },
     {
       path: 'event/request/peak',

@@ -1,14 +1,15 @@
 /** The most frequent sources, URLs, rules and countries of attacks. */
-import { topAttacks, topCategories, topUrls } from '../../statistics/overview.ts';
-import { hoursOf } from '../../statistics/range.ts';
+import { type Statistics, topAttacks, topCategories, topUrls } from '../../statistics/overview.ts';
 import type { Store, TopListName } from '../../store/store.ts';
-import { parseTopAttacksQuery, parseTopQuery, type TopAttacksQuery } from '../query.ts';
+import { parseTopQuery } from '../query.ts';
 import { array, integer, object, string } from '../route.ts';
-import { ATTACKS_PARAMETER, type Call, TOP_PARAMETER, topCountsOf } from './call.ts';
+import { STATISTICS_FILTERS, withFilter } from './attack-filters.ts';
+import { type Call, TOP_PARAMETER, topCountsOf } from './call.ts';
+import { countedHours, filtered } from './filtered-call.ts';
 import { CATEGORY, HOST_FIELDS, topDomains } from './overview-calls.ts';
 import type { QueryHandlers } from './query-handler.ts';
 
-const PARAMETERS = { top: TOP_PARAMETER, attacks: ATTACKS_PARAMETER };
+const PARAMETERS = { top: TOP_PARAMETER, ...STATISTICS_FILTERS };
 const BOUNDS =
   'An item has at least `num` attacks and at most `num + error`. A value that is not kept has at most `error` attacks. ' +
   'As long as an hour has no more values than the service keeps, all numbers are exact and all errors are 0.';
@@ -59,14 +60,15 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
     },
   );
 
-type ProjectQuery = TopAttacksQuery & { project: string };
+type ListQuery = ReturnType<typeof parseListQuery> & { project: string };
+const parseListQuery = withFilter(parseTopQuery);
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
-  const top = (list: TopListName, { top: limit, ...query }: ProjectQuery) =>
-    topAttacks(store, { ...query, list, limit });
+  const top = (statistics: Statistics, list: TopListName, { top: limit, ...query }: ListQuery) =>
+    topAttacks(statistics, { ...query, list, limit });
   /** Stores count values by whole hours, so the ETag depends on all hours that the range touches. */
-  const byHour = (compute: (query: ProjectQuery) => Promise<object>) =>
-    cached(parseTopAttacksQuery, compute, hoursOf);
+  const byHour = (compute: (statistics: Statistics, query: ListQuery) => Promise<object>) =>
+    cached(parseListQuery, filtered(store, compute), countedHours);
 
   const overview = (
     name: string,
@@ -83,7 +85,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
     description: BOUNDS,
     parameters: PARAMETERS,
     returns: ['The list, most frequent first.', listOf({ key })],
-    handler: byHour((query) => top(list, query)),
+    handler: byHour((statistics, query) => top(statistics, list, query)),
   });
 
   return [
@@ -94,8 +96,8 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       description: BOUNDS,
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf({ ip: IP })],
-      handler: byHour(async (query) => {
-        const { items, ...list } = await top('sources', query);
+      handler: byHour(async (statistics, query) => {
+        const { items, ...list } = await top(statistics, 'sources', query);
         return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
       }),
     },
@@ -103,10 +105,10 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       path: 'event/attack/source/num',
       operationId: 'attackSourceCount',
       summary: 'Get the number of distinct sources of attacks',
-      parameters: { attacks: ATTACKS_PARAMETER },
+      parameters: STATISTICS_FILTERS,
       returns: ['The number of sources.', coveredObject({ sip: integer('Number of sources.') })],
-      handler: byHour(async (query) => {
-        const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
+      handler: byHour(async (statistics, query) => {
+        const { total, items: _, ...coverage } = await top(statistics, 'sources', { ...query, top: 1 });
         return { sip: total, ...coverage };
       }),
     },
@@ -120,9 +122,9 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       parameters: PARAMETERS,
       returns: ['The list, most frequent first.', listOf(URL)],
       handler: uncached(
-        parseTopAttacksQuery,
-        ({ top: limit, ...query }) => topUrls(store, { ...query, limit }),
-        hoursOf,
+        parseListQuery,
+        filtered(store, (statistics, { top: limit, ...query }) => topUrls(statistics, { ...query, limit })),
+        countedHours,
       ),
     },
     overview('rule', 'topRules', 'rules', string('Rule ID, as in the log.'), 'rules'),
@@ -134,8 +136,8 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       operationId: 'classification',
       summary:
         'List the hosts, categories, sources, URLs and countries with the most attacks in one response',
-      description: '`ip`, `url` and `geo` cover whole hours.',
-      parameters: { top: TOP_PARAMETER },
+      description: 'Without a filter by more than categories, `ip`, `url` and `geo` cover whole hours.',
+      parameters: PARAMETERS,
       returns: [
         'Five lists.',
         object({
@@ -146,19 +148,22 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
           geo: listOf({ key: COUNTRY }),
         }),
       ],
-      handler: uncached(parseTopQuery, async ({ top: limit, ...query }) => {
-        const [domain, attack_type] = await Promise.all([
-          topDomains(store, query, limit),
-          topCategories(store, query, limit),
-        ]);
-        const hours = { ...query, ...hoursOf(query), limit };
-        const [ip, url, geo] = await Promise.all([
-          topAttacks(store, { ...hours, list: 'sources' }),
-          topUrls(store, hours),
-          topAttacks(store, { ...hours, list: 'countries' }),
-        ]);
-        return { domain, attack_type, ip, url, geo };
-      }),
+      handler: uncached(
+        parseListQuery,
+        filtered(store, async (statistics, { top: limit, ...query }) => {
+          const [domain, attack_type] = await Promise.all([
+            topDomains(statistics, query, limit),
+            topCategories(statistics, query, limit),
+          ]);
+          const hours = { ...query, ...countedHours(query), limit };
+          const [ip, url, geo] = await Promise.all([
+            topAttacks(statistics, { ...hours, list: 'sources' }),
+            topUrls(statistics, hours),
+            topAttacks(statistics, { ...hours, list: 'countries' }),
+          ]);
+          return { domain, attack_type, ip, url, geo };
+        }),
+      ),
     },
   ];
 }

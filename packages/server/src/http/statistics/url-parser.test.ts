@@ -1,13 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
-import {
-  parseQpsQuery,
-  parseTimelineQuery,
-  parseTopAttacksQuery,
-  parseTotalsQuery,
-  queryOf,
-} from '../query.ts';
+import { parseQpsQuery, parseTimelineQuery, parseTopQuery, parseTotalsQuery, queryOf } from '../query.ts';
+import { withFilter } from './attack-filters.ts';
 import { type Parse, UrlParsers } from './url-parser.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
@@ -15,7 +10,7 @@ const PARSERS: Parse<ReturnType<typeof parseTotalsQuery>>[] = [
   parseTimelineQuery,
   parseTotalsQuery,
   parseQpsQuery,
-  parseTopAttacksQuery,
+  withFilter(parseTopQuery),
 ];
 
 const time = fc.oneof(
