@@ -228,6 +228,30 @@ describe('the list', () => {
     ]);
   });
 
+  test('says where in the request the first rule matched, if the variable tells', async () => {
+    const locations: Record<string, string | undefined> = {
+      'ARGS:q': 'params',
+      ARGS_NAMES: 'params',
+      QUERY_STRING: 'params',
+      'ARGS_POST:q': 'body',
+      REQUEST_BODY: 'body',
+      REQUEST_URI: 'uri',
+      REQUEST_FILENAME: 'uri',
+      'REQUEST_HEADERS:User-Agent': 'header',
+      'REQUEST_COOKIES:a': 'header',
+      'TX:score': undefined,
+    };
+    await append(
+      Object.keys(locations).map((variable) => ({ id: variable, rules: [{ id: '1', variable }] })),
+    );
+    const { items } = await list('pagesize=1000');
+    const found = items.map((item) => [
+      item.id,
+      'payload_location' in item ? item.payload_location : undefined,
+    ]);
+    expect(Object.fromEntries(found)).toEqual(locations);
+  });
+
   test.each([
     ['page', 1, 'pagesize'],
     ['offset', 0, 'limit'],
