@@ -310,6 +310,53 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     }
   });
 
+  test('an hour over the limit stays within it, and gets nothing back, after some of its attacks were erased', async () => {
+    const eventsMax = 20;
+    const { store } = await fresh({ eventsMax });
+    const inTwoHours = attack.map((one) => ({ ...one, time: NOW - 1 - (one.time % (2 * HOUR_MS)) }));
+    const drawnBatches = fc.array(fc.array(inTwoHours, { maxLength: 40 }), { minLength: 1, maxLength: 4 });
+    let run = 0;
+    const random = fc.asyncProperty(drawnBatches, few, drawnBatches, async (first, include, second) => {
+      const project = `p${run++}`;
+      const oracle = memoryStore(() => NOW, { eventsMax });
+      const ids = await addHosts(store, project);
+      await addHosts(oracle, project);
+      const appendAll = async (batches: readonly RandomEvent[][]) => {
+        for (const each of [store, oracle])
+          for (const events of batches) await each.append(batch(project, ids, events));
+      };
+      await appendAll(first);
+      const before = await list(store, project);
+      const erased = await store.eraseAttacks(project, { include, exclude: {} });
+      expect(erased).toBe(await oracle.eraseAttacks(project, { include, exclude: {} }));
+      const after = await list(store, project);
+      expect(before.total - after.total).toBe(erased);
+      expect(before.items).toEqual(expect.arrayContaining(after.items));
+      await appendAll(second);
+      const kept = await list(store, project);
+      expect(kept).toEqual(await list(oracle, project));
+      expect(Math.max(0, ...perHour(kept))).toBeLessThanOrEqual(eventsMax);
+    });
+    await fc.assert(random, { numRuns: runs(60) });
+  });
+
+  test('what an hour over the limit dropped stays away after its newest attacks were erased', async () => {
+    const { store } = await fresh({ eventsMax: 20 });
+    let total = 0;
+    // What is kept depends on the ID of the project.
+    for (let i = 0; i < 10; i++) {
+      await store.append(batch(`p${i}`, [], distinctAttacks(40, 0, 'first')));
+      await store.append(batch(`p${i}`, [], distinctAttacks(6, 1_000, 'second')));
+      const { items } = await list(store, `p${i}`);
+      const others = items.filter(({ method }) => method === 'first');
+      const erased = await store.eraseAttacks(`p${i}`, { include: { methods: ['second'] }, exclude: {} });
+      expect((await list(store, `p${i}`)).items).toEqual(others);
+      expect(erased).toBe(20 - others.length);
+      total += erased;
+    }
+    expect(total).toBeGreaterThan(10);
+  });
+
   test('a repeated batch changes nothing', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
