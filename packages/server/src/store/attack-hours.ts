@@ -98,7 +98,10 @@ export function* addToHour({
   removeAbove(additions, threshold);
   if (additions.size === 0 && equal.size === 0 && threshold === before) return { removed: [], added: [] };
 
-  const isRewritten = isOver && (before === 0 || stored + additions.size > limit * (1 + SLACK));
+  // After the limit was lowered, there may be no addition whose block would have the threshold.
+  const isLowered = threshold !== before && additions.size === 0;
+  const isFull = stored + additions.size > limit * (1 + SLACK);
+  const isRewritten = isOver && (before === 0 || isFull || isLowered);
   const changed = blocks.filter(({ number }) => isRewritten || equal.has(number));
   const others = blocks.filter((block) => !changed.includes(block));
   const removed = [...changed, ...smallTail(others, additions.values())];
