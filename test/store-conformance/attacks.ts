@@ -72,6 +72,27 @@ function distinctAttacks(length: number, offsetMs: number, method: string): Rand
   }));
 }
 
+/** The kept attacks of an hour add up to its counter, unless it is over the limit: then there are fewer. */
+async function expectLawOfHours(
+  store: Store,
+  project: string,
+  events: readonly RandomEvent[],
+  eventsMax: number,
+): Promise<void> {
+  const unlimited = memoryStore(() => NOW);
+  const ids = await addHosts(unlimited, project);
+  await unlimited.append(batch(project, ids, events));
+  for (const hour of new Set(events.map(({ time }) => Math.floor(time / HOUR_MS)))) {
+    const range = { from: hour * HOUR_MS, to: (hour + 1) * HOUR_MS };
+    const { kept, keptAttacks } = await list(store, project, range);
+    const [[attacks = 0]] = await store.count({ project, edges: [range.from, range.to], rows: 'attacks' });
+    const { total } = await list(unlimited, project, range);
+    expect(kept).toBe(Math.min(total, eventsMax));
+    if (total > eventsMax) expect(keptAttacks).toBeLessThan(attacks);
+    else expect(keptAttacks).toBe(attacks);
+  }
+}
+
 const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
   ids: ['a', 'b', 'c'],
   hosts: ['none'],
@@ -277,6 +298,7 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
           const kept = await list(store, project);
           expect(kept).toEqual(await list(oracle, project));
           expect(Math.max(0, ...perHour(kept))).toBeLessThanOrEqual(eventsMax);
+          await expectLawOfHours(store, project, drawn.flat(), eventsMax);
         }
       }),
       { numRuns: runs(40) },
@@ -345,8 +367,9 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     let total = 0;
     // What is kept depends on the ID of the project.
     for (let i = 0; i < 10; i++) {
-      await store.append(batch(`p${i}`, [], distinctAttacks(40, 0, 'first')));
-      await store.append(batch(`p${i}`, [], distinctAttacks(6, 1_000, 'second')));
+      const batches = [distinctAttacks(40, 0, 'first'), distinctAttacks(6, 1_000, 'second')];
+      for (const events of batches) await store.append(batch(`p${i}`, [], events));
+      await expectLawOfHours(store, `p${i}`, batches.flat(), 20);
       const { items } = await list(store, `p${i}`);
       const others = items.filter(({ method }) => method === 'first');
       const erased = await store.eraseAttacks(`p${i}`, { include: { methods: ['second'] }, exclude: {} });
