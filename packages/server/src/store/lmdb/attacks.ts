@@ -220,8 +220,8 @@ function* readAttacks(
 
 /** All hours of a project, oldest first, each as it is when it is read. */
 export function* dumpAttacks(schema: Schema, project: ProjectRecord): Generator<AttackHour> {
-  const first = Math.max(firstListedHour(schema), firstHour(schema));
-  for (let hour = first; hour < endOfHours(project); hour++) {
+  for (const hour of finish(hoursOf(schema, project))) {
+    if (hour < firstListedHour(schema)) continue;
     const blocks = blocksOf(schema, hour, project.scope).map(({ block }) => block);
     if (blocks.length > 0) yield { hour, blocks };
   }
@@ -234,7 +234,7 @@ function* keysOf(
   first: number,
   end: number,
   isAscending: boolean,
-  read: ReadOptions,
+  read?: ReadOptions,
 ): Generator<Buffer | undefined> {
   if (first >= end) return;
   const last = blockKey(end - 1, scope, 2 ** 32 - 1);
@@ -327,7 +327,7 @@ export async function eraseAttacks(
 }
 
 /** The hours in which a project has blocks, oldest first. */
-function* hoursOf(schema: Schema, project: ProjectRecord, read: ReadOptions): Generator<void, Set<number>> {
+function* hoursOf(schema: Schema, project: ProjectRecord, read?: ReadOptions): Generator<void, Set<number>> {
   const hours = new Set<number>();
   const [first, end] = [firstHour(schema, read), endOfHours(project)];
   for (const key of keysOf(schema, project.scope, first, end, true, read)) {

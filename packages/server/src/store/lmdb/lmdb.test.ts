@@ -9,12 +9,20 @@ import { RecordWriter } from '../record-bytes.ts';
 import { STEP_BY_STEP } from '../slices.ts';
 import { type LimitOptions, QueryTooLarge, type Store } from '../store.ts';
 import { appendGroup } from './append.ts';
+import { dumpAttacks, eraseAttacks } from './attacks.ts';
 import { createCounter, createLookups } from './count.ts';
 import { createHostLists } from './host-lists.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
-import { addChecksum, CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
+import {
+  addChecksum,
+  CHECKSUM_BYTES,
+  cellsSeed,
+  openSchema,
+  type ProjectRecord,
+  reopenSchema,
+} from './schema.ts';
 import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
@@ -114,6 +122,25 @@ describe('the embedded store', () => {
     const { root, cells } = openSchema(join(directory, 'statistics.mdb'));
     expect(cells.getCount()).toBe(0);
     await root.close();
+    await destroy();
+  });
+
+  test('erasing and copying attacks read only the hours that have some', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const events = [0, 3_000 * DAY_MS].map(
+      (ago): Event => ({ time: NOW - ago, hostId: null, request: true, attack: 'xss', count: 1 }),
+    );
+    await store.append({ ...batch, events });
+    await store.close();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const searches = vi.spyOn(schema.attacks, 'getKeys');
+    const project = schema.projects.get('p') as ProjectRecord;
+    expect([...dumpAttacks(schema, project)]).toHaveLength(2);
+    const write = async (action: () => void) => schema.root.transactionSync(action);
+    expect(await eraseAttacks(schema, project, { include: {}, exclude: {} }, write)).toBe(2);
+    expect([...dumpAttacks(schema, project)]).toEqual([]);
+    expect(searches.mock.calls.length).toBeLessThan(20);
+    await schema.root.close();
     await destroy();
   });
 
