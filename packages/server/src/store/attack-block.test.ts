@@ -90,6 +90,8 @@ describe('a block of attacks', () => {
     expect(rows({}, { rules: ['10', '5'] })).toEqual(
       entries.filter(({ rules }) => !rules.some(({ id }) => id === '10' || id === '5')),
     );
+    const many = Array.from({ length: 100 }, (_, i) => `/${i * 20}`);
+    expect(rows({ urls: many })).toEqual(entries.filter(({ url = '' }) => many.includes(url)));
     expect(rows({ urls: ['/none'] })).toEqual([]);
     expect(rows({}, { urls: ['/none'] })).toHaveLength(3_000);
   });

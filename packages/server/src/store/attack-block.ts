@@ -41,6 +41,8 @@ type EntryColumn = Exclude<ColumnName, RuleColumn>;
 const HASHED_COLUMNS: readonly ColumnName[] = ['source', 'url', 'rule'];
 const HASHED_ENTRIES_MIN = 1_024;
 const HASH_BYTES = 8;
+/** For more values, one pass over the hashes is faster than a search for each. */
+const SEARCHES_MAX = 16;
 
 /** The numbers of sections. */
 const [TIMES, COUNTS, RANKS, RULE_COUNTS, FIRST_INDEX] = [0, 1, 2, 3, 4];
@@ -371,6 +373,12 @@ export class AttackBlock {
     if (bytes.length === 0) return undefined;
     const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     const found = new Uint8Array(hashes.length / HASH_BYTES);
+    if (wanted.length > SEARCHES_MAX) {
+      const texts = new Set(wanted.map((each) => each.toString('latin1')));
+      for (let i = 0; i < found.length; i++)
+        if (texts.has(hashes.toString('latin1', i * HASH_BYTES, (i + 1) * HASH_BYTES))) found[i] = 1;
+      return found;
+    }
     for (const each of wanted) {
       let at = hashes.indexOf(each);
       while (at % HASH_BYTES > 0) at = hashes.indexOf(each, at + 1);
