@@ -327,6 +327,59 @@ test('a rotated file that is truncated and written again during a read counts on
   await one.close();
 });
 
+/** Sets file times to so long ago that files are not kept open, and directories are read only if they change. */
+function age(...paths: string[]): void {
+  const time = new Date(Date.now() - 600_000);
+  for (const each of paths) utimesSync(each, time, time);
+}
+
+test('a rotated file that grows while it is read is read again, although its directory does not change', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  rotate('numbered');
+  appendFileSync(`${path}.1`, lines(2));
+  age(`${path}.1`, directory);
+  const { append } = store;
+  store.append = (batch) => {
+    store.append = append;
+    appendFileSync(`${path}.1`, lines(1));
+    return append(batch);
+  };
+  const one = follower();
+  for (let i = 0; i < 2; i++) await lookAll(one);
+  expect(await requests()).toBe(written);
+  await one.close();
+});
+
+test('a finished file that has grown is read again, even if its time is the same', async () => {
+  writeFileSync(path, lines(1));
+  for (let i = 0; i < 3; i++) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    expect(await requests()).toBe(written);
+    if (i === 0) rotate('numbered');
+    appendFileSync(`${path}.1`, lines(1));
+    age(`${path}.1`);
+  }
+});
+
+test('a rotated file is kept open for a while, although its directory does not change', async () => {
+  writeFileSync(path, lines(1));
+  const one = follower();
+  await lookAll(one);
+  rotate('numbered');
+  for (let i = 0; i < 3; i++) {
+    age(directory);
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+    appendFileSync(`${path}.1`, lines(1));
+  }
+  await one.close();
+});
+
 test('files rotated while no follower ran are counted at the next start, compressed or not', async () => {
   writeFileSync(path, lines(4));
   const before = follower();
@@ -654,6 +707,60 @@ test('a warning is printed if the file that was begun last is gone', async () =>
   await again.close();
 });
 
+test('a warning is printed if a file is gone that was begun after its rotation', async () => {
+  writeFileSync(path, lines(1));
+  for (let i = 0; i < 3; i++) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    if (i === 0) {
+      rotate('numbered');
+      appendFileSync(path, lines(1));
+      rotate('numbered');
+      age(`${path}.1`, `${path}.2`);
+    } else if (i === 1) rmSync(`${path}.1`);
+  }
+  expect(await requests()).toBe(2);
+  expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+});
+
+test.each(['deleted', 'replaced'])(
+  'a warning is printed if a rotated file is %s while an older one is read',
+  async (change) => {
+    writeFileSync(path, lines(1));
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    rotate('numbered');
+    appendFileSync(path, lines(2));
+    rotate('numbered');
+    for (const [i, name] of rotatedNames().entries())
+      utimesSync(join(directory, name), NOW / 1_000, NOW / 1_000 - 100 * i);
+    appendFileSync(`${path}.2`, lines(1));
+    utimesSync(`${path}.2`, NOW / 1_000, NOW / 1_000 - 100);
+    const { size } = statSync(`${path}.1`);
+    const { append } = store;
+    store.append = async (batch) => {
+      store.append = append;
+      const result = await append(batch);
+      if (change === 'deleted') rmSync(`${path}.1`);
+      else {
+        writeFileSync(join(directory, 'new'), lines(3));
+        renameSync(join(directory, 'new'), `${path}.1`);
+      }
+      return result;
+    };
+    const other = follower();
+    // The first look finds that the file is gone, the second that no other name leads to it.
+    for (let i = 0; i < 2; i++) await lookAll(other);
+    expect(warnings).toEqual([
+      `${path}.1 (${size} bytes) was deleted before it was read; its lines may be lost`,
+    ]);
+    expect(await requests()).toBe(written - 2);
+    await other.close();
+  },
+);
+
 test('files newer than the last one that ingest has begun are counted', async () => {
   const files = [lines(2), lines(3), lines(4), lines(5)];
   for (const [i, text] of files.entries()) {
@@ -898,6 +1005,13 @@ const anyFormat = {
 };
 
 test('requests that become complete one after the other, without new lines, each count', async () => {
+  const { append } = store;
+  const kinds: string[] = [];
+  store.append = async (batch) => {
+    const appended = await append(batch);
+    kinds.push(appended.kind);
+    return appended;
+  };
   const one = follower(anyFormat);
   for (const id of [1, 2]) {
     appendFileSync(path, attack(id));
@@ -909,6 +1023,7 @@ test('requests that become complete one after the other, without new lines, each
     expect(await attacks()).toBe(counted);
     clock.now += 300;
   }
+  expect(new Set(kinds)).toEqual(new Set(['appended']));
   await one.close();
 });
 
