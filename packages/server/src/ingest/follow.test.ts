@@ -66,7 +66,11 @@ function pipeline() {
   return new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => clock.now);
 }
 
-function follower(file: FileIngest = ingest, holdsErrorLog = false): Follower {
+function follower(
+  file: FileIngest = ingest,
+  holdsErrorLog = false,
+  stop = new AbortController().signal,
+): Follower {
   return new Follower({
     path,
     holdsErrorLog,
@@ -74,7 +78,7 @@ function follower(file: FileIngest = ingest, holdsErrorLog = false): Follower {
     store,
     pipeline: pipeline(),
     now: () => clock.now,
-    stop: new AbortController().signal,
+    stop,
     counted() {},
     warn: (message) => warnings.push(message),
   });
@@ -760,6 +764,33 @@ test.each(['deleted', 'replaced'])(
     await other.close();
   },
 );
+
+test('a follower that is stopped while it reads rotated files does not begin newer ones', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  for (let i = 0; i < 2; i++) {
+    appendFileSync(path, lines(1));
+    rotate('numbered');
+  }
+  appendFileSync(path, lines(1));
+  age(`${path}.1`, `${path}.2`);
+  const stopping = new AbortController();
+  const { append } = store;
+  store.append = (batch) => {
+    stopping.abort();
+    return append(batch);
+  };
+  const one = follower(ingest, false, stopping.signal);
+  await lookAll(one);
+  expect(await requests()).toBe(2);
+  await one.close();
+  const other = follower();
+  await lookAll(other);
+  expect(await requests()).toBe(written);
+  await other.close();
+});
 
 test('files newer than the last one that ingest has begun are counted', async () => {
   const files = [lines(2), lines(3), lines(4), lines(5)];

@@ -111,6 +111,8 @@ export class Follower {
   async #look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
+    // Newer files must not be begun before older ones: it would not be noticed if those are deleted before the next start.
+    if (this.#options.stop.aborted) return false;
     for (const file of [...this.#retiring])
       await this.#readRetiring(file).catch((error) => this.#waitForClock(error));
     this.#live ??= await this.#openLive();

@@ -193,9 +193,13 @@ export class FollowedState {
     });
   }
 
-  /** Whether a file has an entry with its time and length. Its content is not compared. */
-  isKnown({ mtimeMs, bytes }: FileVersion): boolean {
-    return this.current.files.some((known) => known.modified_ms === mtimeMs && known.bytes === bytes);
+  /** Whether a file that is gone had an entry, by its time and length. Compression changes both, but not the second. */
+  isKnown({ path, mtimeMs, bytes }: RotatedFile): boolean {
+    return this.current.files.some((known) =>
+      path.endsWith('.gz')
+        ? wholeSeconds(known.modified_ms) === wholeSeconds(mtimeMs)
+        : known.modified_ms === mtimeMs && known.bytes === bytes,
+    );
   }
 
   /** A file that was left alone and may be this one: it has grown, or compression did not keep its time. */
