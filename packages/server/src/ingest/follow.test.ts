@@ -331,10 +331,11 @@ test('a rotated file that is truncated and written again during a read counts on
   await one.close();
 });
 
+const MINUTES_AGO = new Date(Date.now() - 600_000);
+
 /** Sets file times to so long ago that files are not kept open, and directories are read only if they change. */
 function age(...paths: string[]): void {
-  const time = new Date(Date.now() - 600_000);
-  for (const each of paths) utimesSync(each, time, time);
+  for (const each of paths) utimesSync(each, MINUTES_AGO, MINUTES_AGO);
 }
 
 test('a rotated file that grows while it is read is read again, although its directory does not change', async () => {
