@@ -712,6 +712,26 @@ test('a warning is printed if the file that was begun last is gone', async () =>
   await again.close();
 });
 
+test('a warning is printed if the log is emptied while a new process reads rotated files', async () => {
+  writeFileSync(path, lines(2));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  appendFileSync(path, lines(1));
+  writeFileSync(`${path}.1`, lines(1));
+  const { append } = store;
+  store.append = (batch) => {
+    store.append = append;
+    writeFileSync(path, lines(1));
+    return append(batch);
+  };
+  const one = follower();
+  await lookAll(one);
+  expect(await requests()).toBe(written - 1);
+  expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+  await one.close();
+});
+
 test('a warning is printed if a file is gone that was begun after its rotation', async () => {
   writeFileSync(path, lines(1));
   for (let i = 0; i < 3; i++) {

@@ -76,6 +76,8 @@ export class Follower {
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
   #followed: FollowedState | null = null;
+  /** The file that an earlier process has begun last, until it is known whether it still exists. */
+  #begunBefore: FollowedPath['begun'] = null;
   /** Rotated files with nothing left to count, by ID. */
   #settled = new Map<string, FileVersion & { hash: string }>();
   /** Rotated files of the last list that were not read. */
@@ -116,6 +118,7 @@ export class Follower {
     for (const file of [...this.#retiring])
       await this.#readRetiring(file).catch((error) => this.#waitForClock(error));
     this.#live ??= await this.#openLive();
+    await this.#warnOfBegun();
     if (this.#live === null) return false;
     try {
       await this.#live.refuseCompressed();
@@ -194,26 +197,38 @@ export class Follower {
   }
 
   async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
-    const { ingest, store, warn } = this.#options;
+    const { ingest, store } = this.#options;
     const known = (await store.followedPaths(ingest.project)).find(
       ({ source, path }) => source === ingest.source.name && path === this.#path,
     );
     if (known) {
-      const { begun } = known;
-      const isBegun = async (path: string) =>
-        (await identifyPath(path, this.#fs))?.hash === begun?.first_line_hash;
-      if (begun !== null && !(await this.#isPresent(isBegun))) {
-        reached('follow.begun-file-gone');
-        warn(
-          `the file that was counted as ${this.#path} since ${new Date(begun.at).toISOString()} is gone; ` +
-            'lines written to it while follow was not running may be lost',
-        );
-      }
+      this.#begunBefore = known.begun;
       return new FollowedState(store, ingest.project, known);
     }
     const first = await this.#firstState(files, await identifyPath(this.#path, this.#fs));
     await store.putFollowedPath(ingest.project, first);
     return new FollowedState(store, ingest.project, first);
+  }
+
+  /**
+   * Warns if the file that was begun last is gone. Called when the live file is open: until then, somebody may empty it, and
+   * afterwards its counted bytes show that.
+   */
+  async #warnOfBegun(): Promise<void> {
+    if (this.#begunBefore === null) return;
+    const { first_line_hash: hash, at } = this.#begunBefore;
+    const isRead =
+      [...this.#settled.values()].some((file) => file.hash === hash) ||
+      this.#retiring.some(({ tail }) => tail.countedFirstLineHash === hash);
+    const isBegun = async (path: string) => (await identifyPath(path, this.#fs))?.hash === hash;
+    if (!isRead && !(await this.#isPresent(isBegun))) {
+      reached('follow.begun-file-gone');
+      this.#options.warn(
+        `the file that was counted as ${this.#path} since ${new Date(at).toISOString()} is gone; ` +
+          'lines written to it while follow was not running may be lost',
+      );
+    }
+    this.#begunBefore = null;
   }
 
   /** Warns of files that were in the list before, and were deleted before it was their turn. */
