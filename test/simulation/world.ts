@@ -2,6 +2,7 @@
 import { rmSync } from 'node:fs';
 import { lmdbStore } from '../../packages/server/src/store/lmdb/lmdb.ts';
 import type { Appended, Batch, Retention, Store } from '../../packages/server/src/store/store.ts';
+import { checkAttacks } from './checkers/attacks.ts';
 import { checkBatchIds } from './checkers/batch-ids.ts';
 import type { Checked, Checker } from './checkers/checker.ts';
 import { checkCounters } from './checkers/counters.ts';
@@ -11,7 +12,7 @@ import { checkLines } from './checkers/lines.ts';
 import { Disk } from './disk.ts';
 import { Ledger, type Line } from './ledger.ts';
 import { Log } from './log.ts';
-import { type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
+import { detailsMs, type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
 import { Scheduler, type Task } from './scheduler.ts';
 
 const START = Date.UTC(2026, 0, 1);
@@ -90,6 +91,7 @@ export class World {
       project: PROJECT,
       now,
       retentionMs: this.#retentionMs,
+      detailsMs: detailsMs(this.#retentionMs),
       horizon: () => this.#retention,
       isOrderly: () =>
         this.#isOrderly &&
@@ -100,6 +102,7 @@ export class World {
     this.#checkers = [
       checkLines(checked),
       checkCounters(checked),
+      checkAttacks(checked),
       checkBatchIds(checked),
       checkHorizon(checked),
       checkDurability(checked),
