@@ -271,6 +271,17 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     );
   });
 
+  test('any range can be listed, however far ahead', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    await store.append(batch('p', ids, fc.sample(attack, { numRuns: 5, seed: 8 })));
+    const end = Number.MAX_SAFE_INTEGER;
+    expect((await list(store, 'p', { from: end - 1, to: end })).total).toBe(0);
+    const { total } = await list(store, 'p');
+    expect((await list(store, 'p', { from: 0, to: end })).total).toBe(total);
+    expect((await list(store, 'p', { from: -HOUR_MS, to: end })).total).toBe(total);
+  });
+
   test('a repeated batch changes nothing', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
