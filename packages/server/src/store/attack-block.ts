@@ -2,10 +2,9 @@
  * Kept attacks of one project and hour, by column, so that a query reads the columns that it needs:
  *
  *   block   = head body
- *   head    = length{2} version threshold entries rules attacks first last size part*     one part per section
- *   part    = length*2 + deflated, then the CRC-32 of the section unless it is empty
- *   body    = times counts ranks column*     all of these are sections; columns in the order of COLUMNS
- *   column  = dictionary indexes hashes
+ *   head    = length{2} version threshold entries rules attacks first last size place*     one per section
+ *   place   = length*2 + deflated, then the CRC-32 of the section unless it is empty
+ *   body    = times counts ranks rule-counts indexes* hashes* dictionary*     all of these are sections; one per column
  *
  * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
  * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
@@ -27,34 +26,31 @@ export const BLOCK_ENTRIES_MAX = 4_096;
 /** The sum of `entrySize`: larger sections would hold the event loop for more than 10 ms. */
 export const BLOCK_SIZE_MAX = 1_048_576;
 
-/** One value per entry. */
-const ENTRY_COLUMNS = [
-  'host',
-  'attack',
-  'source',
-  'country',
-  'method',
-  'url',
-  'query',
-  'status',
-  'score',
-  'userAgent',
-  'id',
-  'ruleCount',
+/** One value per entry, or one per matched rule. */
+const RULE_COLUMNS = ['rule', 'severity', 'variable', 'value'] as const;
+/** Long texts come last: a query reads them of few blocks. */
+const COLUMNS = [
+  ...(['host', 'attack', 'source', 'country', 'method', 'status', 'score', 'rule', 'severity'] as const),
+  ...(['url', 'query', 'userAgent', 'id', 'variable', 'value'] as const),
 ] as const;
-/** One value per matched rule. */
-const RULE_COLUMNS = ['rule', 'variable', 'value', 'severity'] as const;
-const COLUMNS = [...ENTRY_COLUMNS, ...RULE_COLUMNS] as const;
 export type ColumnName = (typeof COLUMNS)[number];
+type RuleColumn = (typeof RULE_COLUMNS)[number];
+type EntryColumn = Exclude<ColumnName, RuleColumn>;
 
 /** In a large block, a query finds these values by their hashes: their dictionaries take longer to inflate. */
 const HASHED_COLUMNS: readonly ColumnName[] = ['source', 'url', 'rule'];
 const HASHED_ENTRIES_MIN = 1_024;
 const HASH_BYTES = 8;
 
-/** The numbers of sections. A column has three of them. */
-const [TIMES, COUNTS, RANKS, FIRST_COLUMN] = [0, 1, 2, 3];
-const SECTIONS = FIRST_COLUMN + 3 * COLUMNS.length;
+/** The numbers of sections. */
+const [TIMES, COUNTS, RANKS, RULE_COUNTS, FIRST_INDEX] = [0, 1, 2, 3, 4];
+const FIRST_HASH = FIRST_INDEX + COLUMNS.length;
+const FIRST_DICTIONARY = FIRST_HASH + COLUMNS.length;
+const FIRST_LONG = FIRST_DICTIONARY + COLUMNS.indexOf('url');
+const SECTIONS = FIRST_DICTIONARY + COLUMNS.length;
+/** The parts of a body: long texts are in the second one. */
+export const BODY_PARTS = [0, 1] as const;
+export type BodyPart = (typeof BODY_PARTS)[number];
 
 /** The memory that an entry takes at least, and a rule: no block has more than 65,536 rules, so that indexes fit. */
 const ENTRY_SIZE = 32;
@@ -71,7 +67,7 @@ export function entrySize(entry: AttackEntry): number {
 }
 
 /** Shorter texts do not become much smaller, and inflating them takes longer than reading them. */
-const DEFLATED_BYTES_MIN = 512;
+const DEFLATED_BYTES_MIN = 1_024;
 /** Larger than any section. Limits what a damaged block can allocate. */
 const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
 
@@ -92,16 +88,25 @@ export function* encodeBlock({ hour, entries, threshold, ranks }: BlockContent):
   const [first = 0, last = 0] = [times[0], times.at(-1)];
   const counts = entries.map(({ count }) => count);
   const rules = entries.flatMap((entry) => entry.rules);
-  const sections = [
+  const numbers: Section[] = [
     toSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
     toSection(toNumbers(counts.every((count) => count === 1) ? [] : counts)),
     toSection(bytesOf(Float64Array.from(ranks))),
+    // One byte each, because an entry has at most 32 rules.
+    { bytes: Uint8Array.from(entries, (entry) => entry.rules.length), isDeflated: false },
   ];
+  const columns: ColumnSections[] = [];
   for (const name of COLUMNS) {
     yield;
     const hasHashes = HASHED_COLUMNS.includes(name) && entries.length >= HASHED_ENTRIES_MIN;
-    sections.push(...toColumn(valuesOf(name, entries, rules), hasHashes));
+    columns.push(toColumn(valuesOf(name, entries, rules), hasHashes));
   }
+  const sections: Section[] = [
+    ...numbers,
+    ...columns.map(({ indexes }) => indexes),
+    ...columns.map(({ hashes }) => hashes),
+    ...columns.map(({ dictionary }) => dictionary),
+  ];
   const head = new RecordWriter();
   head.clear();
   const attacks = counts.reduce((sum, count) => sum + count, 0);
@@ -132,11 +137,11 @@ function valuesOf(
   return isRuleColumn(name) ? rules.map(RULE_VALUES[name]) : entries.map(ENTRY_VALUES[name]);
 }
 
-function isRuleColumn(name: ColumnName): name is (typeof RULE_COLUMNS)[number] {
+function isRuleColumn(name: ColumnName): name is RuleColumn {
   return (RULE_COLUMNS as readonly string[]).includes(name);
 }
 
-const ENTRY_VALUES: Record<(typeof ENTRY_COLUMNS)[number], (entry: AttackEntry) => string> = {
+const ENTRY_VALUES: Record<EntryColumn, (entry: AttackEntry) => string> = {
   host: ({ hostId }) => hostId ?? '',
   attack: ({ category, blocked }) => `${category} ${blocked === undefined ? '' : blocked ? 'block' : 'log'}`,
   source: ({ source = '' }) => source,
@@ -148,10 +153,9 @@ const ENTRY_VALUES: Record<(typeof ENTRY_COLUMNS)[number], (entry: AttackEntry) 
   score: ({ score }) => numberText(score),
   userAgent: ({ userAgent = '' }) => userAgent,
   id: ({ id }) => id,
-  ruleCount: ({ rules }) => String(rules.length),
 };
 
-const RULE_VALUES: Record<(typeof RULE_COLUMNS)[number], (rule: MatchedRule) => string> = {
+const RULE_VALUES: Record<RuleColumn, (rule: MatchedRule) => string> = {
   rule: ({ id }) => id,
   variable: ({ variable = '' }) => variable,
   value: ({ value = '' }) => value,
@@ -184,7 +188,13 @@ function bytesOf({ buffer }: Uint8Array | Uint16Array | Float64Array): Uint8Arra
   return new Uint8Array(buffer);
 }
 
-function toColumn(values: readonly string[], hasHashes: boolean): Section[] {
+interface ColumnSections {
+  indexes: Section;
+  hashes: Section;
+  dictionary: Section;
+}
+
+function toColumn(values: readonly string[], hasHashes: boolean): ColumnSections {
   const numbers = new Map<string, number>();
   const indexes = values.map((value) => {
     const number = numbers.get(value) ?? numbers.size;
@@ -195,11 +205,11 @@ function toColumn(values: readonly string[], hasHashes: boolean): Section[] {
   const isOmitted = dictionary.length === values.length || dictionary.length === 1;
   const narrow = dictionary.length <= 256 ? Uint8Array.from(indexes) : Uint16Array.from(indexes);
   // Only dictionaries are deflated: queries read the others of many blocks.
-  return [
-    toSection(Buffer.from(dictionary.join(SEPARATOR))),
-    { bytes: isOmitted ? EMPTY : bytesOf(narrow), isDeflated: false },
-    { bytes: hasHashes ? Buffer.concat(dictionary.map(valueHash)) : EMPTY, isDeflated: false },
-  ];
+  return {
+    indexes: { bytes: isOmitted ? EMPTY : bytesOf(narrow), isDeflated: false },
+    hashes: { bytes: hasHashes ? Buffer.concat(dictionary.map(valueHash)) : EMPTY, isDeflated: false },
+    dictionary: toSection(Buffer.from(dictionary.join(SEPARATOR))),
+  };
 }
 
 const EMPTY = new Uint8Array(0);
@@ -223,7 +233,8 @@ type Indexes = Uint8Array | Uint16Array;
 /** Throws if the block is damaged. Columns are decoded when they are read. */
 export class AttackBlock {
   readonly head: Uint8Array;
-  readonly #body: Uint8Array | (() => Uint8Array);
+  readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
+  readonly #body: Uint8Array;
   readonly threshold: number;
   /** How many entries it has, and the sum of their counts. */
   readonly length: number;
@@ -234,8 +245,10 @@ export class AttackBlock {
   /** The sum of `entrySize`. */
   readonly size: number;
   readonly #rules: number;
-  readonly #parts: NumberReader;
+  readonly #places: NumberReader;
   #layout: Layout | undefined;
+  /** A copy of the first part of the body: a query reads several sections of it. */
+  #numbers: Uint8Array | undefined;
   readonly #dictionaries = new Map<ColumnName, readonly string[]>();
   readonly #indexes = new Map<ColumnName, Indexes>();
   #times: Float64Array | undefined;
@@ -244,13 +257,14 @@ export class AttackBlock {
   #ruleEnds: Uint32Array | undefined;
 
   /**
-   * `bytes`: the block, or its head if there is a function for the body. That is called for each section that is read; its
-   * result need not be valid any longer than that.
+   * `bytes`: the block, or its head if there is a function for the parts of the body. That is called for each section that
+   * is read; its result need not be valid any longer than that.
    */
-  constructor(hour: number, bytes: Uint8Array, body?: () => Uint8Array) {
+  constructor(hour: number, bytes: Uint8Array, bodyPart?: (part: BodyPart) => Uint8Array) {
     const length = headLength(bytes);
     this.head = bytes.subarray(0, length);
-    this.#body = body ?? bytes.subarray(length);
+    this.#body = bytes.subarray(length);
+    this.#bodyPart = bodyPart;
     const reader = new NumberReader(this.head);
     reader.at = HEAD_LENGTH_BYTES;
     if (reader.number() !== VERSION) throw new Error('a block of attacks has an unknown version');
@@ -263,11 +277,19 @@ export class AttackBlock {
     this.first = hour * HOUR_MS + reader.number();
     this.last = hour * HOUR_MS + reader.number();
     this.size = reader.number();
-    this.#parts = reader;
+    this.#places = reader;
   }
 
+  /** Of a block that is in memory as a whole, or else a copy. */
   get body(): Uint8Array {
-    return typeof this.#body === 'function' ? this.#body() : this.#body;
+    return this.#bodyPart ? Buffer.concat(BODY_PARTS.map((part) => this.part(part))) : this.#body;
+  }
+
+  part(part: BodyPart): Uint8Array {
+    // A copy, because the next part may replace this one.
+    if (this.#bodyPart) return new Uint8Array(this.#bodyPart(part));
+    const middle = this.#openLayout().ends[FIRST_LONG - 1] ?? 0;
+    return part === 0 ? this.#body.subarray(0, middle) : this.#body.subarray(middle);
   }
 
   get bytes(): Buffer {
@@ -314,7 +336,7 @@ export class AttackBlock {
   #dictionary(name: ColumnName): readonly string[] {
     const known = this.#dictionaries.get(name);
     if (known) return known;
-    const text = Buffer.from(this.#section(sectionOf(name))).toString();
+    const text = Buffer.from(this.#section(FIRST_DICTIONARY + COLUMNS.indexOf(name))).toString();
     const dictionary = this.#values(name) === 0 ? [] : text.split(SEPARATOR);
     this.#dictionaries.set(name, dictionary);
     return dictionary;
@@ -330,7 +352,7 @@ export class AttackBlock {
 
   #readIndexes(name: ColumnName): Indexes {
     const values = this.#values(name);
-    const bytes = this.#section(sectionOf(name) + 1);
+    const bytes = this.#section(FIRST_INDEX + COLUMNS.indexOf(name));
     if (bytes.length === 0) {
       const indexes = new Uint16Array(values);
       // All values are equal, or each is another one.
@@ -347,7 +369,7 @@ export class AttackBlock {
 
   /** 1 for each value of a dictionary that has one of these hashes. Undefined if the block has no hashes of the column. */
   find(name: ColumnName, wanted: readonly Buffer[]): Uint8Array | undefined {
-    const bytes = this.#section(sectionOf(name) + 2);
+    const bytes = this.#section(FIRST_HASH + COLUMNS.indexOf(name));
     if (bytes.length === 0) return undefined;
     const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     const found = new Uint8Array(hashes.length / HASH_BYTES);
@@ -362,12 +384,11 @@ export class AttackBlock {
   /** The position after the last rule of each entry, in the columns of rules. */
   get ruleEnds(): Uint32Array {
     if (this.#ruleEnds) return this.#ruleEnds;
-    const [dictionary, indexes] = [this.#dictionary('ruleCount'), this.indexes('ruleCount')];
-    const counts = dictionary.map(Number);
+    const counts = this.#section(RULE_COUNTS);
     const ends = new Uint32Array(this.length);
     let end = 0;
-    for (let i = 0; i < this.length; i++) {
-      end += counts[indexes[i] ?? 0] ?? 0;
+    for (let i = 0; i < ends.length; i++) {
+      end += counts[i] ?? 0;
       ends[i] = end;
     }
     this.#ruleEnds = ends;
@@ -422,21 +443,32 @@ export class AttackBlock {
 
   /** Whether an entry is equal to this one except for its count. Columns that tell them apart fast come first. */
   isEqual(i: number, entry: AttackEntry): boolean {
-    const isSame = (name: (typeof ENTRY_COLUMNS)[number]) =>
-      this.#text(name, i) === ENTRY_VALUES[name](entry);
+    const isSame = (name: EntryColumn) => this.#text(name, i) === ENTRY_VALUES[name](entry);
     return (['source', 'url', 'id'] as const).every(isSame) && entryKey(this.entry(i)) === entryKey(entry);
   }
 
+  #openLayout(): Layout {
+    this.#layout ??= readLayout(this.#places);
+    return this.#layout;
+  }
+
   #section(section: number): Uint8Array {
-    this.#layout ??= readLayout(this.#parts);
-    const { ends, checksums, isDeflated } = this.#layout;
-    const [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
+    const { ends, checksums, isDeflated } = this.#openLayout();
+    let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
-    const bytes = this.body.subarray(start, end);
+    let body = this.#body;
+    if (this.#bodyPart && section < FIRST_LONG) {
+      this.#numbers ??= new Uint8Array(this.#bodyPart(0));
+      body = this.#numbers;
+    } else if (this.#bodyPart) {
+      const offset = ends[FIRST_LONG - 1] ?? 0;
+      [body, start, end] = [this.#bodyPart(1), start - offset, end - offset];
+    }
+    const bytes = body.subarray(start, end);
     if (bytes.length < end - start) throw new Error('a block of attacks is too short');
     if (crc32(bytes) !== checksums[section]) throw new StoreDamaged('a block of attacks');
     if (isDeflated[section]) return inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX });
-    return typeof this.#body === 'function' ? new Uint8Array(bytes) : bytes;
+    return body === this.#body || body === this.#numbers ? bytes : new Uint8Array(bytes);
   }
 }
 
@@ -447,24 +479,19 @@ interface Layout {
   isDeflated: Uint8Array;
 }
 
-function readLayout(parts: NumberReader): Layout {
+function readLayout(places: NumberReader): Layout {
   const ends = new Float64Array(SECTIONS);
   const checksums = new Float64Array(SECTIONS);
   const isDeflated = new Uint8Array(SECTIONS);
   let end = 0;
   for (let section = 0; section < SECTIONS; section++) {
-    const part = parts.number();
-    end += Math.floor(part / 2);
+    const place = places.number();
+    end += Math.floor(place / 2);
     ends[section] = end;
-    isDeflated[section] = part % 2;
-    if (part > 1) checksums[section] = parts.number();
+    isDeflated[section] = place % 2;
+    if (place > 1) checksums[section] = places.number();
   }
   return { ends, checksums, isDeflated };
-}
-
-/** The number of the first section of a column. */
-function sectionOf(name: ColumnName): number {
-  return FIRST_COLUMN + 3 * COLUMNS.indexOf(name);
 }
 
 function fail(category: string): never {

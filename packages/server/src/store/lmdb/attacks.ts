@@ -1,5 +1,5 @@
 /** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
-import { AttackBlock, headLength } from '../attack-block.ts';
+import { AttackBlock, BODY_PARTS, type BodyPart } from '../attack-block.ts';
 import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
 import { AttackAdditions, type AttackHour, addToHour, eraseRows, type StoredBlock } from '../attack-hours.ts';
@@ -29,71 +29,98 @@ interface BlockKey {
 
 /** Time comes first, so that live traffic writes at the end of the tree. */
 export function blockKey(hour: number, scope: number, number: number): Buffer {
-  const key = Buffer.allocUnsafe(12);
+  const key = Buffer.allocUnsafe(HEAD_KEY_BYTES);
   key.writeUInt32BE(hour, 0);
   key.writeUInt32BE(scope, 4);
   key.writeUInt32BE(number, 8);
   return key;
 }
 
-export function parseBlockKey(key: Buffer): BlockKey {
-  if (key.length !== 12) throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table attacks`);
-  return { hour: key.readUInt32BE(0), scope: key.readUInt32BE(4), number: key.readUInt32BE(8) };
+const HEAD_KEY_BYTES = 12;
+
+/** LMDB copies every value that it reads, so the parts of a body have their own records, after the head. */
+function partKey(head: Buffer, part: BodyPart): Buffer {
+  return Buffer.concat([head, Buffer.of(part)]);
 }
 
-/** Binds the checksum of a block to its key, and to this table. */
-function seedOf({ hour, scope, number }: BlockKey): number {
-  return (cellsSeed(0, hour, scope) ^ Math.imul(number, 0xc2b2ae35)) >>> 0;
+/** The keys of all records of the block to which a key belongs. */
+export function keysOfBlock(key: Buffer): Buffer[] {
+  const head = key.subarray(0, HEAD_KEY_BYTES);
+  return [head, ...BODY_PARTS.map((part) => partKey(head, part))];
 }
 
-/** Throws if the block is damaged. */
+/** `part`: undefined for the head. */
+export function parseBlockKey(key: Buffer): BlockKey & { part: BodyPart | undefined } {
+  const part = BODY_PARTS.find((each) => each === key[HEAD_KEY_BYTES]);
+  if (key.length !== HEAD_KEY_BYTES + (part === undefined ? 0 : 1))
+    throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table attacks`);
+  return { hour: key.readUInt32BE(0), scope: key.readUInt32BE(4), number: key.readUInt32BE(8), part };
+}
+
+/** Binds the checksum of a record to its key, and to this table. */
+function seedOf(key: Buffer): number {
+  const { hour, scope, number, part } = parseBlockKey(key);
+  const seed = cellsSeed(0, hour, scope) ^ Math.imul(number, 0xc2b2ae35);
+  return (part === undefined ? seed : seed ^ (part + 1)) >>> 0;
+}
+
+/** Throws if the record is damaged. Queries need not check parts, because a head has the checksums of all sections. */
 export function withoutBlockChecksum(key: Buffer, stored: Uint8Array): Uint8Array {
-  checkedHead(key, stored);
-  const bytes = stored.subarray(CHECKSUM_BYTES);
-  new AttackBlock(parseBlockKey(key).hour, bytes).checkSections();
-  return bytes;
-}
-
-/** The checksum is that of the head, which has those of the other parts: a query reads few of them. */
-function checkedHead(key: Buffer, stored: Uint8Array): Uint8Array {
-  const parsed = parseBlockKey(key);
-  const end = CHECKSUM_BYTES + headLength(stored.subarray(CHECKSUM_BYTES));
-  const head = withoutChecksum(stored.subarray(0, end), seedOf(parsed));
-  if (head !== undefined) return head;
-  const { hour, scope, number } = parsed;
+  const body = withoutChecksum(stored, seedOf(key));
+  if (body !== undefined) return body;
+  const { hour, scope, number } = parseBlockKey(key);
   throw new StoreDamaged(`the block ${number} of the hour ${hour}, scope ${scope} of the table attacks`);
 }
 
-export function putBlock(put: PutRecord, key: BlockKey, block: Uint8Array): void {
-  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + block.length);
-  value.set(block, CHECKSUM_BYTES);
-  addChecksum(value.subarray(0, CHECKSUM_BYTES + headLength(block)), seedOf(key));
-  put('attacks', blockKey(key.hour, key.scope, key.number), value);
+/** Throws if the record is damaged. Of an intact block, its last record is the one to report. */
+export function checkBlockRecord(key: Buffer, stored: Uint8Array, attacks: BinaryTable): void {
+  withoutBlockChecksum(key, stored);
+  const [head = key, ...parts] = keysOfBlock(key);
+  const values = [head, ...parts].map((each) => attacks.get(each));
+  if (values.includes(undefined)) throw new Error('a record of the block is missing');
+  if (!key.equals(parts.at(-1) as Buffer)) return;
+  const isIntact = [head, ...parts].every(
+    (each, i) => withoutChecksum(values[i] ?? NO_BYTES, seedOf(each)) !== undefined,
+  );
+  if (isIntact) readBlock(attacks, head).entries();
+}
+
+export function putBlock(put: PutRecord, { hour, scope, number }: BlockKey, block: AttackBlock): void {
+  const [head = Buffer.alloc(0), ...parts] = keysOfBlock(blockKey(hour, scope, number));
+  putRecord(put, head, block.head);
+  for (const part of BODY_PARTS) putRecord(put, parts[part] as Buffer, block.part(part));
+}
+
+function putRecord(put: PutRecord, key: Buffer, bytes: Uint8Array): void {
+  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + bytes.length);
+  value.set(bytes, CHECKSUM_BYTES);
+  put('attacks', key, addChecksum(value, seedOf(key)));
+}
+
+function removeBlock(put: PutRecord, { hour, scope, number }: BlockKey): void {
+  for (const key of keysOfBlock(blockKey(hour, scope, number))) put('attacks', key, null);
 }
 
 /** The blocks of an hour of a project, by number. */
 function blocksOf({ attacks }: Schema, hour: number, scope: number): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
-  return Array.from(attacks.getKeys(range), (key) => {
-    const { number } = parseBlockKey(key);
-    return { number, block: readBlock(attacks, key) };
+  const heads = [...attacks.getKeys(range)].filter(({ length }) => length === HEAD_KEY_BYTES);
+  return heads.map((key) => {
+    const { bytes } = readBlock(attacks, key);
+    return { number: parseBlockKey(key).number, block: new AttackBlock(hour, bytes) };
   });
 }
 
-/** With a snapshot, which must stay open, only what is used is read. */
-function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
-  const stored = attacks.getBinaryFast(key, read) ?? new Uint8Array(0);
-  const head = new Uint8Array(checkedHead(key, stored));
-  const { hour } = parseBlockKey(key);
-  return read
-    ? new AttackBlock(hour, head, () => readBody(attacks, key, head.length, read))
-    : new AttackBlock(hour, new Uint8Array(stored.subarray(CHECKSUM_BYTES)));
+/** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
+export function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
+  const head = new Uint8Array(withoutBlockChecksum(key, attacks.getBinaryFast(key, read) ?? NO_BYTES));
+  return new AttackBlock(parseBlockKey(key).hour, head, (part) => {
+    const stored = attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES;
+    return stored.subarray(CHECKSUM_BYTES);
+  });
 }
 
-/** Valid until the next value is read. */
-function readBody(attacks: BinaryTable, key: Buffer, headBytes: number, read: ReadOptions): Uint8Array {
-  return attacks.getBinaryFast(key, read)?.subarray(CHECKSUM_BYTES + headBytes) ?? new Uint8Array(0);
-}
+const NO_BYTES = new Uint8Array(0);
 
 /** Attacks of a group of batches of one project. */
 export class GroupAttacks extends AttackAdditions {
@@ -109,8 +136,8 @@ export class GroupAttacks extends AttackAdditions {
       if (hour * HOUR_MS < before) continue;
       const blocks = blocksOf(schema, hour, scope);
       const { removed, added } = yield* addToHour({ project, hour, blocks, entries, limit });
-      for (const number of removed) put('attacks', blockKey(hour, scope, number), null);
-      for (const { number, block } of added) putBlock(put, { hour, scope, number }, block.bytes);
+      for (const number of removed) removeBlock(put, { hour, scope, number });
+      for (const { number, block } of added) putBlock(put, { hour, scope, number }, block);
     }
   }
 }
@@ -172,6 +199,7 @@ function* readAttacks(
   const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
   let [hour, blocks]: [number, AttackBlock[]] = [-1, []];
   for (const key of keysOf(schema, project.scope, first, end, isAscending, read)) {
+    if (key.length !== HEAD_KEY_BYTES) continue;
     const parsed = parseBlockKey(key);
     if (parsed.hour !== hour) {
       if (blocks.length > 0) yield { hour, blocks };
@@ -274,8 +302,8 @@ export async function eraseAttacks(
       const erased = finish(eraseInHour(schema, hour, scope, matcher, found));
       const put = putIn(schema);
       for (const { number, result } of erased.values()) {
-        if (result === null) put('attacks', blockKey(hour, scope, number), null);
-        else putBlock(put, { hour, scope, number }, result.bytes);
+        if (result === null) removeBlock(put, { hour, scope, number });
+        else putBlock(put, { hour, scope, number }, result);
       }
       countHourChanges(schema, id, [hour]);
     });
@@ -310,8 +338,8 @@ export function putAttackHour(schema: Schema, projectId: string, { hour, blocks 
   if (hour < firstListedHour(schema)) return;
   const { scope } = project;
   const put = putIn(schema);
-  for (const { number } of blocksOf(schema, hour, scope)) put('attacks', blockKey(hour, scope, number), null);
-  for (const [i, { bytes }] of blocks.entries()) putBlock(put, { hour, scope, number: i + 1 }, bytes);
+  for (const { number } of blocksOf(schema, hour, scope)) removeBlock(put, { hour, scope, number });
+  for (const [i, block] of blocks.entries()) putBlock(put, { hour, scope, number: i + 1 }, block);
   countHourChanges(schema, projectId, [hour]);
 }
 

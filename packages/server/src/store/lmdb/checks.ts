@@ -1,10 +1,9 @@
 /** Problems of the tables other than counts, which `verify` reports and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
-import { AttackBlock } from '../attack-block.ts';
 import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
 import { checkRecord } from '../top-records.ts';
-import { parseBlockKey, withoutBlockChecksum } from './attacks.ts';
+import { checkBlockRecord, keysOfBlock, parseBlockKey } from './attacks.ts';
 import { chunksOf, matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import {
   type BinaryTable,
@@ -25,7 +24,9 @@ export interface HourlyTable {
   /** `number`: if an hour has several records. */
   parseKey: (key: Buffer) => { hour: number; scope: number; number?: number };
   /** Decodes every value. Throws if the record is damaged. */
-  check: (key: Buffer, value: Buffer) => void;
+  check: (key: Buffer, value: Buffer, table: BinaryTable) => void;
+  /** The keys of records that are of no use without this one, itself included. */
+  related: (key: Buffer) => Buffer[];
 }
 
 export const HOURLY_TABLES: readonly HourlyTable[] = [
@@ -34,14 +35,14 @@ export const HOURLY_TABLES: readonly HourlyTable[] = [
     of: ({ topLists }) => topLists,
     parseKey: parseListsKey,
     check: (key, value) => checkRecord(withoutListsChecksum(key, value)),
+    related: (key) => [key],
   },
   {
     name: 'attacks',
     of: ({ attacks }) => attacks,
     parseKey: parseBlockKey,
-    check: (key, value) => {
-      new AttackBlock(parseBlockKey(key).hour, withoutBlockChecksum(key, value)).entries();
-    },
+    check: checkBlockRecord,
+    related: (key) => [key, ...keysOfBlock(key)],
   },
 ];
 

@@ -7,10 +7,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
+import { AttackBlock } from '../attack-block.ts';
 import { additionsOf, FIRST_BLOCKED, mergeCells, readCells, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { StoreDamaged } from '../store.ts';
-import { parseBlockKey, putBlock, withoutBlockChecksum } from './attacks.ts';
+import { parseBlockKey, putBlock, readBlock } from './attacks.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
 import { addChecksum, CHECKSUM_BYTES, cellsSeed, openTables } from './schema.ts';
@@ -286,8 +287,7 @@ describe('repair', () => {
     const path = copy();
     const { root, attacks } = openTables(path);
     const [key = Buffer.alloc(0)] = [...attacks.getKeys()];
-    const stored = attacks.get(key) ?? Buffer.alloc(0);
-    const block = Buffer.from(withoutBlockChecksum(key, stored)).subarray(0, -1);
+    const block = new AttackBlock(parseBlockKey(key).hour, readBlock(attacks, key).bytes.subarray(0, -1));
     await root.transaction(() => {
       putBlock((_, at, value) => attacks.putSync(at, value as Buffer), parseBlockKey(key), block);
     });

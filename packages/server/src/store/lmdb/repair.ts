@@ -157,15 +157,15 @@ class Repair {
     const records = table.of(this.#schema);
     const damaged: Buffer[] = [];
     for (const { key, value } of records.getRange()) {
-      if (damageOf(this.#owners, table, key, value) !== null) damaged.push(key);
+      if (damageOf(this.#owners, table, key, value, this.#schema) !== null) damaged.push(key);
     }
     if (damaged.length === 0) return;
     this.#step(() => {
       for (const key of damaged) {
         const value = records.get(key);
-        const finding = value && damageOf(this.#owners, table, key, value);
+        const finding = value && damageOf(this.#owners, table, key, value, this.#schema);
         if (!finding) continue;
-        records.removeSync(key);
+        for (const each of table.related(key)) records.removeSync(each);
         this.#lost({ ...finding, problem: `${finding.problem}; removed` });
       }
     });

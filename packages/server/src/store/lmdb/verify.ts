@@ -190,7 +190,7 @@ class Verification {
   #checkHours(table: HourlyTable): void {
     for (const { key, value } of table.of(this.#schema).getRange()) {
       this.#report.records++;
-      const finding = damageOf(this.#owners, table, key, value);
+      const finding = damageOf(this.#owners, table, key, value, this.#schema);
       if (finding !== null) this.#add(finding);
     }
   }
@@ -243,7 +243,13 @@ class Verification {
 }
 
 /** What is wrong with a record, or null. */
-export function damageOf(owners: Owners, table: HourlyTable, key: Buffer, value: Buffer): Finding | null {
+export function damageOf(
+  owners: Owners,
+  table: HourlyTable,
+  key: Buffer,
+  value: Buffer,
+  schema: Schema,
+): Finding | null {
   const parsed = tryTo(() => table.parseKey(key));
   const damage = 'invalid key or wrong checksum';
   if (parsed === null) return { table: table.name, key: key.toString('hex'), problem: damage };
@@ -253,7 +259,7 @@ export function damageOf(owners: Owners, table: HourlyTable, key: Buffer, value:
   const name = number === undefined ? `scope ${scope}` : `scope ${scope}, block ${number}`;
   const place = { table: table.name, key: name, ...owner, from, to: from + HOUR_MS };
   try {
-    table.check(key, value);
+    table.check(key, value, table.of(schema));
   } catch (error) {
     return { ...place, problem: error instanceof StoreDamaged ? damage : (error as Error).message };
   }

@@ -166,9 +166,9 @@ type BlockRow = Row & { number: number; head: Buffer; body: Buffer | null };
 
 /** `body`: null if it was not read. */
 function toBlock(hour: number, { head, body }: { head: Buffer; body: Buffer | null }): AttackBlock {
+  if (body !== null) return new AttackBlock(hour, Buffer.concat([head, body]));
   return new AttackBlock(hour, head, () => {
-    if (body === null) throw new Error(`a block of the hour ${hour} was not read`);
-    return body;
+    throw new Error(`a block of the hour ${hour} was not read`);
   });
 }
 
