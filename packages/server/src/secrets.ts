@@ -102,7 +102,8 @@ export function maskQuery(query: string): string {
 
 /** The path of a URL. Its parts have no names, except for parameters such as ;jsessionid=. */
 export function maskPath(path: string): string {
-  if (!/[= +]|%20|eyJ/.test(path)) return path;
+  // A space follows bearer and basic.
+  if (!/=|eyJ|[rc](?:[ +]|%20)/i.test(path)) return path;
   const masked = path.replace(/(?<=[/;])([^/;=]+)=[^/;]*/g, (parameter, name: string) =>
     isSecretName(name) ? `${name}=${MASK}` : parameter,
   );
