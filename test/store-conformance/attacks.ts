@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
+import { BLOCK_ENTRIES_MAX } from '../../packages/server/src/store/attack-block.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
@@ -58,6 +59,17 @@ function perHour({ items }: AttackList): number[] {
     hours.set(hour, (hours.get(hour) ?? 0) + 1);
   }
   return [...hours.values()];
+}
+
+/** Different attacks in one hour. */
+function distinctAttacks(length: number, offsetMs: number, method: string): RandomEvent[] {
+  const [event] = fc.sample(attack, { numRuns: 1, seed: 1 });
+  return Array.from({ length }, (_, i) => ({
+    ...(event as RandomEvent),
+    time: NOW - 2 * HOUR_MS - (NOW % HOUR_MS) + offsetMs + i,
+    count: 1,
+    details: { id: `${method}-${i}`, method, source: `203.0.113.${i % 100}` },
+  }));
 }
 
 const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
@@ -280,6 +292,23 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     const { total } = await list(store, 'p');
     expect((await list(store, 'p', { from: 0, to: end })).total).toBe(total);
     expect((await list(store, 'p', { from: -HOUR_MS, to: end })).total).toBe(total);
+  });
+
+  test('an hour over the limit accepts attacks after some were erased from its last block', async () => {
+    const { store } = await fresh({ eventsMax: 2 * BLOCK_ENTRIES_MAX - 1 });
+    await store.append(batch('p', [], distinctAttacks(BLOCK_ENTRIES_MAX, 0, 'first')));
+    await store.append(batch('p', [], distinctAttacks(BLOCK_ENTRIES_MAX, 1_000_000, 'second')));
+    await store.eraseAttacks('p', {
+      include: { methods: ['second'], sources: ['203.0.113.7'] },
+      exclude: {},
+    });
+    const before = await list(store, 'p');
+    expect(before.total).toBeLessThan(2 * BLOCK_ENTRIES_MAX - 10);
+    await store.append(batch('p', [], distinctAttacks(9, 2_000_000, 'third')));
+    const { items } = await list(store, 'p');
+    const isNew = ({ method }: { method?: string }) => method === 'third';
+    expect(items.filter((item) => !isNew(item))).toEqual(before.items);
+    expect(items.filter(isNew).length).toBeGreaterThan(0);
   });
 
   test('a repeated batch changes nothing', async () => {

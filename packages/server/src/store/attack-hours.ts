@@ -92,9 +92,9 @@ export function* addToHour({
   const equal = yield* findEqual(blocks, removeAbove(additions, before));
   const stored = blocks.reduce((sum, { block }) => sum + block.length, 0);
   const isOver = stored + additions.size > limit;
-  const ranks = isOver || before > 0 ? yield* readRanks(project, blocks) : undefined;
+  const allRanks = isOver ? yield* readRanks(project, blocks) : undefined;
   if (isOver && before === 0) yield* rank(project, additions);
-  const threshold = isOver && ranks ? lowestOf(before, thresholdOf(additions, ranks, limit)) : before;
+  const threshold = allRanks ? lowestOf(before, thresholdOf(additions, allRanks, limit)) : before;
   removeAbove(additions, threshold);
   if (additions.size === 0 && equal.size === 0 && threshold === before) return { removed: [], added: [] };
 
@@ -102,6 +102,8 @@ export function* addToHour({
   const changed = blocks.filter(({ number }) => isRewritten || equal.has(number));
   const others = blocks.filter((block) => !changed.includes(block));
   const removed = [...changed, ...smallTail(others, additions.values())];
+  // A store need not read the other blocks of an hour within the limit.
+  const ranks = allRanks ?? (threshold > 0 ? yield* readRanks(project, removed) : undefined);
   const writer = new BlockWriter(hour, threshold, (blocks.at(-1)?.number ?? 0) + 1);
   for (const { number, block } of removed.toSorted((a, b) => a.block.first - b.block.first)) {
     for (let i = 0; i < block.length; i++) {
