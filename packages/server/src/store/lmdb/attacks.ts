@@ -102,13 +102,17 @@ function removeBlock(put: PutRecord, { hour, scope, number }: BlockKey): void {
 }
 
 /** The blocks of an hour of a project, by number. */
-function blocksOf({ attacks }: Schema, hour: number, scope: number): StoredBlock[] {
+function blocksOf(schema: Schema, hour: number, scope: number): StoredBlock[] {
+  return headsOf(schema, hour, scope).map(({ number, block }) => {
+    return { number, block: new AttackBlock(hour, block.bytes) };
+  });
+}
+
+/** As `blocksOf`, but reads bodies when they are used: that fails if another process has removed the block. */
+function headsOf({ attacks }: Schema, hour: number, scope: number): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
   const heads = [...attacks.getKeys(range)].filter(({ length }) => length === HEAD_KEY_BYTES);
-  return heads.map((key) => {
-    const { bytes } = readBlock(attacks, key);
-    return { number: parseBlockKey(key).number, block: new AttackBlock(hour, bytes) };
-  });
+  return heads.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key) }));
 }
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
@@ -134,7 +138,7 @@ export class GroupAttacks extends AttackAdditions {
     const before = keptListsFrom(schema);
     for (const [hour, entries] of [...this.hours].sort(([a], [b]) => a - b)) {
       if (hour * HOUR_MS < before) continue;
-      const blocks = blocksOf(schema, hour, scope);
+      const blocks = headsOf(schema, hour, scope);
       const { removed, added } = yield* addToHour({ project, hour, blocks, entries, limit });
       for (const number of removed) removeBlock(put, { hour, scope, number });
       for (const { number, block } of added) putBlock(put, { hour, scope, number }, block);
