@@ -110,7 +110,7 @@ describe('queries', () => {
   const coverage = { attacks: 3, distinct_is: 'exact', error: 0, from: 0, to: 3_600_000 };
   const attacks = { ...list, ...coverage };
   const classification = { domain: list, attack_type: list, ip: attacks, url: attacks, geo: attacks };
-  const events = { ...list, attacks: 0, kept: 0, complete: true };
+  const events = { ...list, matched_attacks: 0, attacks: 0, kept: 0, kept_attacks: 0, complete: true };
   const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
   const RANGE_SENT = 'from=0&to=60000';
   const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;

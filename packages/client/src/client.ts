@@ -431,15 +431,19 @@ export interface AttackEvent {
   /** Anomaly score. */
   score?: number;
   user_agent?: string;
-  /** Number of attacks that are equal in all of this, if there are several. */
+  /** Number of identical attacks, if there are several. */
   count?: number;
 }
 
 export interface EventList extends List<AttackEvent> {
+  /** Number of attacks of the events on all pages: the sum of `count`. */
+  matched_attacks: number;
   /** Exact number of attacks in the range, of these hosts and categories. Other filters do not apply. */
   attacks: number;
   /** Number of events that are kept of these attacks. */
   kept: number;
+  /** How many of these attacks are kept. */
+  kept_attacks: number;
   /** Whether all of these attacks are kept. */
   complete: boolean;
 }

@@ -83,7 +83,7 @@ export const eventsCommand = command({
       for (let page = 1; ; page++) {
         const list = await client.events({ ...query, page });
         const rows = isAll ? list.total : list.items.length;
-        const title = page === 1 ? `${titleOf(range, zone)}: ${rowsText(rows, list.total)}` : null;
+        const title = page === 1 ? `${titleOf(range, zone)}: ${rowsText(rows, list)}` : null;
         const text = render(list.items, zone, title);
         // Fails if the reader has left, like `head`.
         const isRead = await new Promise((resolve) => io.stdout.write(text, (error) => resolve(!error)));
@@ -137,20 +137,24 @@ async function deleteEvents(
     client.deleteEvents({ sips: sources, signal: io.stop }),
   );
   const { deleted } = result;
-  printText(io.stdout, `deleted ${count(deleted)} ${deleted === 1 ? 'entry' : 'entries'} from ${names}`);
+  printText(io.stdout, `deleted ${eventsText(deleted)} from ${names}`);
   return 0;
 }
 
-function incompleteText({ kept, attacks }: EventList): string {
+function incompleteText({ kept_attacks, attacks }: EventList): string {
   return (
-    `the list is incomplete: ${count(kept)} entries are kept of ${count(attacks)} attacks ` +
-    '(the server limits them with --events-max and --details-retention)'
+    `${count(kept_attacks)} of ${count(attacks)} attacks of this range are kept ` +
+    '(the server limits or deletes events)'
   );
 }
 
-function rowsText(rows: number, total: number): string {
-  const entries = `${count(total)} ${total === 1 ? 'entry' : 'entries'}`;
-  return rows < total ? `${entries}, the newest ${count(rows)}` : entries;
+function rowsText(rows: number, { total, matched_attacks }: EventList): string {
+  const attacks = matched_attacks === total ? '' : `, ${count(matched_attacks)} attacks`;
+  return eventsText(total) + attacks + (rows < total ? `, the newest ${eventsText(rows)}` : '');
+}
+
+function eventsText(events: number): string {
+  return `${count(events)} ${events === 1 ? 'event' : 'events'}`;
 }
 
 /** The text of a page. `title`: of the first page, null for the others, which continue it. */
@@ -176,9 +180,11 @@ const RENDERERS: Readonly<Record<EventsValues['output'], RenderPage>> = {
       shortened(rulesText(item)),
       shortened(item.action),
       ...(hasCounts ? [count(item.count ?? 1)] : []),
+      // Whole, because `wafstat event` takes it.
+      printable(item.id),
     ]);
     const [first = '', ...lines] = alignColumns(
-      [[...header, ...(hasCounts ? ['attacks'] : [])], ...rows],
+      [[...header, ...(hasCounts ? ['attacks'] : []), 'id'], ...rows],
       'left',
     );
     return linesOf(title === null ? lines : [title, first, ...lines]);

@@ -492,10 +492,20 @@ describe('queries', () => {
       const { status, out, err } = await events();
       expect({ status, err }).toEqual({ status: 0, err: '' });
       const [title, ...rows] = out.split('\n').slice(0, -1);
-      expect(title).toMatch(/ \(\+00:00\): 2 entries$/);
+      expect(title).toMatch(/ \(\+00:00\): 2 events, 31 attacks$/);
       expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
-        ['time (+00:00)', 'host', 'source', 'request', 'category', 'rule', 'action', 'attacks'],
-        [time(MINUTE + 119_999), 'www.example.com', '2001:db8::/64', '/search', 'xss', '=1+1', 'log', '1'],
+        ['time (+00:00)', 'host', 'source', 'request', 'category', 'rule', 'action', 'attacks', 'id'],
+        [
+          time(MINUTE + 119_999),
+          'www.example.com',
+          '2001:db8::/64',
+          '/search',
+          'xss',
+          '=1+1',
+          'log',
+          '1',
+          expect.stringMatching(/^\S+$/),
+        ],
         [
           time(MINUTE + 60_000),
           'www.example.com',
@@ -505,6 +515,7 @@ describe('queries', () => {
           '942100',
           'log',
           '30',
+          expect.stringMatching(/^\S+$/),
         ],
       ]);
     });
@@ -521,7 +532,7 @@ describe('queries', () => {
 
     test('stop at --limit, and --all prints every page', async () => {
       const { out } = await events('--limit', '1');
-      expect(out).toContain(': 2 entries, the newest 1\n');
+      expect(out).toContain(': 2 events, 31 attacks, the newest 1 event\n');
       expect(out.trimEnd().split('\n')).toHaveLength(3);
       expect(await sources('--limit', '1')).toEqual(['2001:db8::/64']);
       expect(await sources('--all')).toEqual(['2001:db8::/64', '203.0.113.7']);
@@ -593,7 +604,7 @@ describe('queries', () => {
     test('pages have the same end, and the last line says how many attacks are not kept', async () => {
       const pages = [1_000, 1_000, 500].map((length, page) =>
         Array.from({ length }, (_, i) => ({
-          id: `${page}-${i}`,
+          id: `${page}-${i}`.padEnd(128, 'x'),
           time: MINUTE,
           attack: 'xss',
           action: 'log',
@@ -601,7 +612,8 @@ describe('queries', () => {
       );
       const { address, requests } = await listenForPages((page) => {
         const items = pages[page - 1] ?? [];
-        return { total: 2_500, items, attacks: 1_200_000, kept: 16_384, complete: false };
+        const kept = { kept: 16_384, kept_attacks: 16_390, complete: false };
+        return { total: 2_500, items, matched_attacks: 2_500, attacks: 1_200_000, ...kept };
       });
       const query = ['events', '--url', address, '--token', 't', '--project', 'a'.repeat(32), '--all'];
       for (const [output, lines] of [
@@ -613,12 +625,12 @@ describe('queries', () => {
         const { status, out, err } = await run([...query, '--output', output, '--not-url', '/a,b']);
         expect({ status, lines: out.trimEnd().split('\n').length }).toEqual({ status: 0, lines });
         expect(err).toBe(
-          'wafstat: the list is incomplete: 16,384 entries are kept of 1,200,000 attacks ' +
-            '(the server limits them with --events-max and --details-retention)\n',
+          'wafstat: 16,390 of 1,200,000 attacks of this range are kept (the server limits or deletes events)\n',
         );
         expect(requests.map(({ searchParams }) => searchParams.get('page'))).toEqual(['1', '2', '3']);
         expect(new Set(requests.map(({ searchParams }) => searchParams.get('to'))).size).toBe(1);
         for (const { searchParams } of requests) expect(searchParams.getAll('nurls')).toEqual(['/a,b']);
+        expect(out).toContain(pages[2]?.[499]?.id);
       }
     });
 
@@ -627,7 +639,7 @@ describe('queries', () => {
       const query = ['events', '--delete', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
       expect(await run([...query, '--source', '192.0.2.7', '--source', '2001:db8::/64', '--yes'])).toEqual({
         status: 0,
-        out: 'deleted 1,234 entries from 192.0.2.7, 2001:db8::/64\n',
+        out: 'deleted 1,234 events from 192.0.2.7, 2001:db8::/64\n',
         err: '',
       });
       expect(requests.map(({ method, pathname, search }) => [method, pathname, search])).toEqual([

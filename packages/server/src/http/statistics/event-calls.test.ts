@@ -202,7 +202,14 @@ describe('the list', () => {
     await append([{ time: NOW - 5, id: 'r1', ...details }]);
     await append([{ time: NOW - 4, host: null, attack: 'cc', count: 3 }]);
     const { items, ...rest } = await list('');
-    expect(rest).toEqual({ total: 2, attacks: 4, kept: 2, complete: true });
+    expect(rest).toEqual({
+      total: 2,
+      matched_attacks: 4,
+      attacks: 4,
+      kept: 2,
+      kept_attacks: 4,
+      complete: true,
+    });
     expect(items).toEqual([
       { id: expect.any(String), time: NOW - 4, attack: 'cc', action: 'log', count: 3 },
       {
@@ -281,6 +288,9 @@ describe('the list', () => {
     await append(Array.from({ length: 20 }, (_, i) => ({ url: `/${i}`, count: 2 })));
     await append([{ time: NOW - 10 * HOUR_MS, attack: 'xss', count: 7 }]);
     expect(await list('')).toMatchObject({ total: 6, attacks: 47, kept: 6, complete: false });
+    expect(await list('')).toMatchObject({ matched_attacks: 17, kept_attacks: 17 });
+    expect(await list('nsips=192.0.2.1&attacks=xss')).toMatchObject({ matched_attacks: 7, kept_attacks: 7 });
+    expect(await list('urls=/none')).toMatchObject({ matched_attacks: 0, kept_attacks: 17 });
     expect(await list('attacks=xss')).toMatchObject({ total: 1, attacks: 7, kept: 1, complete: true });
     expect(await list('nattacks=sqli')).toMatchObject({ total: 1, attacks: 7, kept: 1, complete: true });
     expect(await list('nattacks=xss')).toMatchObject({ total: 5, attacks: 40, kept: 5, complete: false });
@@ -317,8 +327,10 @@ describe('the list', () => {
     expect(await list('', `from=${NOW}&to=${NOW}`)).toEqual({
       total: 0,
       items: [],
+      matched_attacks: 0,
       attacks: 0,
       kept: 0,
+      kept_attacks: 0,
       complete: true,
     });
     expect((await get('event?recent=today&timezone=Europe/Berlin')).json().total).toBe(2);
