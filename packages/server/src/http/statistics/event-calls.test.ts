@@ -482,8 +482,28 @@ describe('the dump', () => {
     expect(rows.at(-1)).toMatch(
       /^2026-07-01T23:59:59.999Z,www.example.com,,,sqli,log,,,1,'-1,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
     );
+    // HEAD downloads nothing.
     const head = await app.inject({ method: 'HEAD', url: '/v1/p/waf/event/dump/2026-07-01.csv' });
     expect([head.statusCode, head.body]).toEqual([200, '']);
+  });
+
+  test('a user has at most four downloads at a time', async () => {
+    await append([{ time: NOW - 1 }]);
+    let resume = () => {};
+    const isResumed = new Promise<void>((resolve) => {
+      resume = resolve;
+    });
+    const { attacks } = store;
+    store.attacks = async (query) => {
+      await isResumed;
+      return attacks(query);
+    };
+    const download = () => app.inject({ url: '/v1/p/waf/event/dump/2026-07-01.csv' });
+    const waiting = Array.from({ length: 4 }, download);
+    await expect.poll(async () => (await download()).statusCode).toBe(429);
+    resume();
+    expect((await Promise.all(waiting)).map(({ statusCode }) => statusCode)).toEqual(Array(4).fill(200));
+    expect((await download()).statusCode).toBe(200);
   });
 
   test('file is whole though the service sheds queries', async () => {
