@@ -15,7 +15,7 @@
 import { hash } from 'node:crypto';
 import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { CATEGORIES, type MatchedRule } from '../event.ts';
-import { type AttackEntry, entryKey } from './attack-entries.ts';
+import type { AttackEntry } from './attack-entries.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
 import { HOUR_MS, StoreDamaged } from './store.ts';
 
@@ -439,12 +439,6 @@ export class AttackBlock {
 
   entries(): AttackEntry[] {
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
-  }
-
-  /** Whether an entry is equal to this one except for its count. Columns that tell them apart fast come first. */
-  isEqual(i: number, entry: AttackEntry): boolean {
-    const isSame = (name: EntryColumn) => this.#text(name, i) === ENTRY_VALUES[name](entry);
-    return (['source', 'url', 'id'] as const).every(isSame) && entryKey(this.entry(i)) === entryKey(entry);
   }
 
   #openLayout(): Layout {

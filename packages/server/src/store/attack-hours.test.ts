@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { BLOCK_SIZE_MAX } from './attack-block.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { AttackBlock, BLOCK_SIZE_MAX } from './attack-block.ts';
 import { type AttackEntry, compareEntries, entryId, entryKey, sampleRank } from './attack-entries.ts';
 import { addToHour, type StoredBlock } from './attack-hours.ts';
 import { AttackLister } from './attack-list.ts';
@@ -99,6 +99,22 @@ describe('the kept attacks of an hour', () => {
     expect([total, keptAttacks]).toEqual([6_001, 6_008]);
     expect(items.filter(({ count }) => count > 1).map(({ count }) => count)).toEqual([2, 2, 6]);
     expect(items).toEqual(items.toSorted(compareEntries));
+  });
+
+  it('are read once per append, though all have the same time', () => {
+    const hour = new StoredHour();
+    const at = (i: number): AttackEntry => {
+      return { id: '', time: HOUR * HOUR_MS, hostId: null, category: 'xss', count: 1, rules: [], score: i };
+    };
+    const entries = Array.from({ length: 2_000 }, (_, i) => at(i));
+    hour.append(entries, 10_000);
+    const read = vi.spyOn(AttackBlock.prototype, 'entry');
+    // Half of them are new. They are less than half of the block, so it is not merged for them.
+    hour.append([...entries.slice(1_700), ...Array.from({ length: 300 }, (_, i) => at(5_000 + i))], 10_000);
+    // To find equal ones, and to add their counts.
+    expect(read.mock.calls.length).toBeLessThanOrEqual(2 * 2_000);
+    read.mockRestore();
+    expect(hour.list()).toMatchObject({ total: 2_300, keptAttacks: 2_600 });
   });
 
   it('are exactly as many as the limit after a flood, in blocks of limited size', () => {

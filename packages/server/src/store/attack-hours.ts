@@ -148,33 +148,31 @@ function removeAbove(additions: Map<string, KeyedEntry>, threshold: number): Map
   return additions;
 }
 
-/** Moves additions that a block has already to the result: counts by block and row. */
+/** Moves additions that a block has already to the result: counts by block and row. Reads each row of their times once. */
 function* findEqual(
   blocks: readonly StoredBlock[],
   additions: Map<string, KeyedEntry>,
 ): Generator<void, Map<number, Map<number, number>>> {
   const found = new Map<number, Map<number, number>>();
   for (const { number, block } of blocks) {
+    const times = new Set(Array.from(additions.values(), ({ entry }) => entry.time));
+    const counts = new Map<number, number>();
     let n = 0;
-    for (const [key, { entry }] of additions) {
+    for (const time of times) {
       if (n++ % ENTRIES_PER_STEP === 0) yield;
-      const row = findRow(block, entry);
-      if (row === -1) continue;
-      const rows = found.get(number) ?? new Map<number, number>();
-      found.set(number, rows.set(row, entry.count));
-      additions.delete(key);
+      if (time < block.first || time > block.last) continue;
+      for (let i = firstRow(block.times, time); block.times[i] === time; i++) {
+        if (n++ % ENTRIES_PER_STEP === 0) yield;
+        const key = entryKey(block.entry(i));
+        const addition = additions.get(key);
+        if (addition === undefined) continue;
+        counts.set(i, addition.entry.count);
+        additions.delete(key);
+      }
     }
+    if (counts.size > 0) found.set(number, counts);
   }
   return found;
-}
-
-/** The row of an equal entry, or -1. */
-function findRow(block: AttackBlock, entry: AttackEntry): number {
-  const { time } = entry;
-  if (time < block.first || time > block.last) return -1;
-  const { times } = block;
-  for (let i = firstRow(times, time); times[i] === time; i++) if (block.isEqual(i, entry)) return i;
-  return -1;
 }
 
 /** The ranks of stored entries, by block. */

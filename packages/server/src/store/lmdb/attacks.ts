@@ -232,6 +232,7 @@ function* keysOf(
   isAscending: boolean,
   read: ReadOptions,
 ): Generator<Buffer> {
+  if (first >= end) return;
   const last = blockKey(end - 1, scope, 2 ** 32 - 1);
   for (let [from, to] = [first, end]; from < to; ) {
     const range = isAscending
