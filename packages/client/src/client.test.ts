@@ -198,6 +198,19 @@ describe('queries', () => {
     expect(requests.map(({ url }) => url)).toEqual([`/v1/p1/waf/${path}`]);
   });
 
+  test.each(['dump', 'timeline', '.', '..'])(
+    'the event %j, which has no path, is read from the list',
+    async (id) => {
+      const items = [{ id }];
+      const { client, requests } = await setUp([{ body: { ...events, total: 1, items } }, { body: events }]);
+      expect(await client.event(id)).toEqual({ total: 1, items });
+      expect(requests[0]?.url).toMatch(
+        new RegExp(`^/v1/p1/waf/event\\?from=\\d+&to=\\d+&ids=${id}&page=1&pagesize=1000$`),
+      );
+      await expect(client.event(id)).rejects.toMatchObject({ status: 404, errorCode: 'WAF.4000' });
+    },
+  );
+
   test('a response of another form is an error', async () => {
     const { client } = await setUp([{ body: { error: 0, length: 0 } }]);
     for (const call of [

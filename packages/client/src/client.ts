@@ -10,6 +10,7 @@ import {
   type Timing,
   type Transport,
   unexpected,
+  WafstatError,
 } from './transport.ts';
 
 export interface ClientOptions {
@@ -498,6 +499,11 @@ const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
 const HOSTS_PER_PAGE = 1_000;
 const EVENTS_PER_PAGE = 100;
+/** Clients choose the IDs of their requests: these are paths of other calls, or are resolved by `fetch`. */
+const NO_PATHS_OF_EVENTS = ['timeline', 'dump', '.', '..'];
+const DAY_MS = 86_400_000;
+/** The longest range of the API. Events may be a day ahead of the clock. */
+const RANGE_MS_MAX = 3_653 * DAY_MS;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -602,6 +608,22 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     });
   }
 
+  async function eventInList(id: string, options: CallOptions): Promise<List<AttackEvent>> {
+    const to = timing.now() + DAY_MS;
+    const { total, items } = await eventPages({
+      ...options,
+      ids: [id],
+      from: Math.max(0, to - RANGE_MS_MAX),
+      to,
+      limit: 1_000,
+    });
+    if (total > 0) return { total, items };
+    throw new WafstatError(`the project has no event with the ID '${id}', or no longer keeps it`, {
+      status: 404,
+      errorCode: 'WAF.4000',
+    });
+  }
+
   /** The path of log sources counts items to skip. */
   function sourcePages(query: ListQuery = {}): Pages<Source> {
     const { limit } = query;
@@ -650,7 +672,9 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     sources: sourcePages,
     events: eventPages,
     event: async (id, options = {}) =>
-      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+      NO_PATHS_OF_EVENTS.includes(id)
+        ? eventInList(id, options)
+        : get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
     deleteEvents: async (filter) =>
       send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     async ingest(lines, options = {}) {

@@ -19,7 +19,7 @@ import { confirm, confirmationProblems, YES } from '../prompt.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { FILTER_OPTIONS, filtersOf } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
-import { hostIds, hostName } from './names.ts';
+import { hostFinder, hostIds } from './names.ts';
 import { titleOf } from './plot.ts';
 import type { Connection } from './profiles.ts';
 import { QUERY_OPTIONS, queryProblems } from './query.ts';
@@ -75,9 +75,10 @@ export const eventsCommand = command({
     const range = rangeOf(values, source, io.now());
     const render = RENDERERS[values.output];
     const { result } = await callService(connection, io, async (client) => {
-      const hosts = await hostIds(client, values.host, io.stop);
+      const find = hostFinder(client, io.stop);
+      const hosts = await hostIds(find, values.host);
       const limit = isAll ? PAGE_ROWS_MAX : values.limit;
-      const ndomain = await hostName(client, values.notHost, io.stop);
+      const ndomain = values.notHost && (await find(values.notHost)).hostname;
       const excluded = ndomain === undefined ? {} : ({ ndomain, queryMode: 'equal' } as const);
       const query = { ...range, hosts, ...filtersOf(values), ...excluded, limit, signal: io.stop };
       for (let page = 1; ; page++) {
@@ -197,7 +198,6 @@ const CSV_COLUMNS: readonly (readonly [
   cell: (event: AttackEvent, zone: Zone) => string | number | undefined,
 ])[] = [
   ['time', ({ time }, zone) => isoTime(time, zone)],
-  ['host', ({ host }) => host],
   ['sip', ({ sip }) => sip],
   ['region', ({ region }) => region],
   ['attack', ({ attack }) => attack],
@@ -206,6 +206,7 @@ const CSV_COLUMNS: readonly (readonly [
   ['score', ({ score }) => score],
   ['count', ({ count: attacks = 1 }) => attacks],
   ['rules', ({ rules = [] }) => rules.map(({ id }) => id).join(' ')],
+  ['untrusted_host', ({ host }) => host],
   ['untrusted_id', ({ id }) => id],
   ['untrusted_method', ({ method }) => method],
   ['untrusted_url', ({ url }) => url],

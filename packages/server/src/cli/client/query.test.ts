@@ -11,6 +11,7 @@ import { ATTACK_TYPES, type Host } from '@wafstat/client';
 import { canonicalRequest, stringToSign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../../../test/process.ts';
+import { CSV_COLUMNS } from '../../http/statistics/event-dump.ts';
 import type { Io } from '../command.ts';
 import { runProgram } from '../program.ts';
 
@@ -530,6 +531,17 @@ describe('queries', () => {
       });
     });
 
+    test('read the hosts once for --host and --not-host', async () => {
+      const item = { id: 'h1', hostname: 'a.example', time: MINUTE, attack: 'xss', action: 'log' };
+      const counts = { matched_attacks: 1, attacks: 1, kept: 1, kept_attacks: 1, complete: true };
+      const { address, requests } = await listenForPages(() => ({ total: 1, items: [item], ...counts }));
+      const query = ['events', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
+      const { status } = await run([...query, '--host', 'a.example', '--not-host', 'h1']);
+      expect(status).toBe(0);
+      expect(requests.map(({ pathname }) => pathname.replace(/.*waf/, ''))).toEqual(['/instance', '/event']);
+      expect(requests[1]?.search).toContain('&hosts=h1&ndomain=a.example&');
+    });
+
     test('stop at --limit, and --all prints every page', async () => {
       const { out } = await events('--limit', '1');
       expect(out).toContain(': 2 events, 31 attacks, the newest 1 event\n');
@@ -571,14 +583,11 @@ describe('queries', () => {
     test('as CSV, where no text is a formula', async () => {
       const { out } = await events('--output', 'csv', '--all');
       const [header = '', newest = '', older = ''] = out.split('\r\n');
-      expect(header).toBe(
-        'time,host,sip,region,attack,action,status,score,count,rules,untrusted_id,untrusted_method,untrusted_url,' +
-          'untrusted_request_line,untrusted_variable,untrusted_payload,untrusted_user_agent',
-      );
+      expect(header).toBe(CSV_COLUMNS.join());
       expect(newest).toMatch(
-        /,www\.example\.com,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,[^,]+,,\/search,\/search,,,$/,
+        /,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,www\.example\.com,[^,]+,,\/search,\/search,,,$/,
       );
-      expect(older).toMatch(/,203\.0\.113\.7,DE,sqli,log,,,30,942100,[^,]+,,\/login,\/login\?a=1,,,$/);
+      expect(older).toMatch(/,DE,sqli,log,,,30,942100,www\.example\.com,[^,]+,,\/login,\/login\?a=1,,,$/);
     });
 
     test('one of them is shown with all that is kept', async () => {

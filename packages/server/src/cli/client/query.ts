@@ -14,7 +14,7 @@ import { alignColumns, command, type Io } from '../command.ts';
 import { listOfValues, oneOf, option, type Source, type Values } from '../options.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { count, dateTime, isoTime, printableCsv, table } from './format.ts';
-import { hostIds } from './names.ts';
+import { hostFinder, hostIds } from './names.ts';
 import { LIST_OUTPUT, PLOT_OUTPUT, printOutput, type Renderer } from './output.ts';
 import {
   type CategoryTimeline,
@@ -190,7 +190,7 @@ export async function runQuery<T>(
   const { timezone: zone } = values;
   const range = rangeOf(values, source, io.now());
   const response = await callService(connection, io, async (client) => {
-    const hosts = await hostIds(client, values.host, stop);
+    const hosts = await hostIds(hostFinder(client, stop), values.host);
     return call(client, { ...range, hosts, timezone: zone.name, signal: stop });
   });
   const output = values.output ?? (stdout.isTTY ? 'plot' : 'table');

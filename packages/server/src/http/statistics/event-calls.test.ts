@@ -474,13 +474,13 @@ describe('the dump', () => {
       'content-disposition': 'attachment; filename="2026-07-01.csv"',
     });
     const [header = '', ...rows] = body.split('\r\n').slice(0, -1);
-    expect(header).toMatch(/^time,host,sip,.*untrusted_url.*untrusted_user_agent$/);
+    expect(header).toMatch(/^time,sip,.*rules,untrusted_host,untrusted_id,.*untrusted_user_agent$/);
     expect(rows).toHaveLength(2_601);
     expect(new Set(rows).size).toBe(2_601);
     const written = rows.map((row) => row.slice(0, 24));
     expect(written).toEqual(written.toSorted());
     expect(rows.at(-1)).toMatch(
-      /^2026-07-01T23:59:59.999Z,www.example.com,,,sqli,log,,,1,'-1,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
+      /^2026-07-01T23:59:59.999Z,,,sqli,log,,,1,'-1,www.example.com,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
     );
     // HEAD downloads nothing.
     const head = await app.inject({ method: 'HEAD', url: '/v1/p/waf/event/dump/2026-07-01.csv' });

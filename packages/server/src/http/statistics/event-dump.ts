@@ -186,7 +186,7 @@ async function* csvOf(
   read: (from: number, to: number, offset: number) => Promise<AttackList>,
   names: ReadonlyMap<string, string>,
 ): AsyncGenerator<string> {
-  yield csv(COLUMNS, []);
+  yield csv(CSV_COLUMNS, []);
   let [start, offset] = [from, 0];
   while (start < to) {
     const end = Math.min(to, (Math.floor(start / HOUR_MS) + 1) * HOUR_MS);
@@ -201,9 +201,10 @@ async function* csvOf(
   }
 }
 
-const COLUMNS = [
-  ...['time', 'host', 'sip', 'region', 'attack', 'action', 'status', 'score', 'count', 'rules'],
-  ...['id', 'method', 'url', 'request_line', 'variable', 'payload', 'user_agent'].map(
+/** `wafstat events --output csv` has the same. */
+export const CSV_COLUMNS = [
+  ...['time', 'sip', 'region', 'attack', 'action', 'status', 'score', 'count', 'rules'],
+  ...['host', 'id', 'method', 'url', 'request_line', 'variable', 'payload', 'user_agent'].map(
     (name) => `untrusted_${name}`,
   ),
 ];
@@ -212,8 +213,9 @@ function csvRow(entry: AttackEntry, names: ReadonlyMap<string, string>): (string
   const item = eventItem(entry, names);
   const rules = entry.rules.map(({ id }) => id).join(' ');
   const counted = [item.status, item.score, entry.count, rules];
-  const trusted = [item.host, item.sip, item.region, item.attack, item.action, ...counted];
-  const untrusted = [item.id, item.method, item.url, item.request_line, entry.rules[0]?.variable];
+  const trusted = [item.sip, item.region, item.attack, item.action, ...counted];
+  const request = [item.method, item.url, item.request_line];
+  const untrusted = [item.host, item.id, ...request, entry.rules[0]?.variable];
   const cells = [...trusted, ...untrusted, item.payload, item.user_agent];
   return [new Date(item.time).toISOString(), ...cells.map((cell) => cell ?? '')];
 }
