@@ -11,6 +11,7 @@ import {
   toEntry,
 } from '../packages/server/src/store/attack-entries.ts';
 import { type AttackFilter, FILTERS, type FilterName } from '../packages/server/src/store/attack-filter.ts';
+import { lowestThreshold } from '../packages/server/src/store/attack-hours.ts';
 import { isStart } from '../packages/server/src/store/batches.ts';
 import { decide, decideSources } from '../packages/server/src/store/decide.ts';
 import {
@@ -71,6 +72,8 @@ interface Project {
   events: Event[];
   mentions: Mention[];
   attacks: AttackEntry[];
+  /** By hour, of attacks that were copied, or left after others were erased: those with larger ranks are gone. */
+  thresholds: Map<number, number>;
   hosts: Host[];
   /** Deleted hosts, under the IDs of `deletedHostId`. */
   deletedHosts: Host[];
@@ -102,6 +105,7 @@ export function memoryStore(
       events: [],
       mentions: [],
       attacks: [],
+      thresholds: new Map(),
       hosts: [],
       deletedHosts: [],
       sources: [],
@@ -139,13 +143,12 @@ export function memoryStore(
   }
 
   /** Oldest first. */
-  function keptHours(id: string) {
-    const first = Math.ceil(Math.max(horizon, topListsBefore) / HOUR_MS);
-    const { attacks } = open(id);
+  function keptHours(id: string, first = Math.ceil(Math.max(horizon, topListsBefore) / HOUR_MS)) {
+    const { attacks, thresholds } = open(id);
     const hours = [...new Set(attacks.map(hourOf))].filter((hour) => hour >= first).sort((a, b) => a - b);
     return hours.map((hour) => {
       const all = attacks.filter((attack) => hourOf(attack) === hour);
-      return { hour, ...keptAttacks(id, all, eventsMax) };
+      return { hour, ...keptAttacks(id, all, eventsMax, thresholds.get(hour) ?? 0) };
     });
   }
 
@@ -273,11 +276,20 @@ export function memoryStore(
 
     async eraseAttacks(id, filter) {
       const project = open(id);
-      const kept = project.attacks.filter((attack) => {
-        return !isSelected({ ...attack, id: entryId(attack) }, filter, FILTERS);
-      });
-      if (kept.length < project.attacks.length) changes++;
-      project.attacks = kept;
+      let erased = 0;
+      const hours = keptHours(id, 0);
+      project.attacks = [];
+      project.thresholds.clear();
+      for (const { hour, entries, threshold } of hours) {
+        const kept = entries.filter((entry) => {
+          return !isSelected({ ...entry, id: entryId(entry) }, filter, FILTERS);
+        });
+        erased += entries.length - kept.length;
+        project.attacks.push(...kept);
+        if (kept.length > 0) project.thresholds.set(hour, threshold);
+      }
+      if (erased > 0) changes++;
+      return erased;
     },
 
     async version() {
@@ -426,6 +438,7 @@ export function memoryStore(
         const project = open(projectId);
         const others = project.attacks.filter((attack) => hourOf(attack) !== hour);
         project.attacks = [...others, ...blocks.flatMap((block) => block.entries())];
+        project.thresholds.set(hour, lowestThreshold(blocks));
       },
 
       async putTopSlices(projectId, slices) {
@@ -444,6 +457,7 @@ export function memoryStore(
       changes++;
       open(project).mentions = [];
       open(project).attacks = [];
+      open(project).thresholds.clear();
       open(project).requests.clear();
       deleteExamples(open(project), Number.POSITIVE_INFINITY);
     },
@@ -551,8 +565,8 @@ function bitsOf(address: string): string {
   return groups.map((group) => bits(group, 16, 16)).join('');
 }
 
-/** Adds up equal attacks, and keeps those with the smallest ranks. */
-function keptAttacks(project: string, attacks: readonly AttackEntry[], eventsMax: number) {
+/** Adds up equal attacks, and keeps those with the smallest ranks. `before`: no larger ones than this, unless it is 0. */
+function keptAttacks(project: string, attacks: readonly AttackEntry[], eventsMax: number, before: number) {
   // Those that were kept before keeping was turned off stay.
   const limit = eventsMax || Number.POSITIVE_INFINITY;
   const distinct = new Map<string, AttackEntry>();
@@ -563,10 +577,10 @@ function keptAttacks(project: string, attacks: readonly AttackEntry[], eventsMax
   const ranked = Array.from(distinct.values(), (entry) => ({
     entry,
     rank: sampleRank(project, entryKey(entry)),
-  }));
+  })).filter(({ rank }) => before === 0 || rank <= before);
   ranked.sort((a, b) => a.rank - b.rank || compareEntries(a.entry, b.entry));
   const entries = ranked.slice(0, limit).map(({ entry }) => entry);
-  const threshold = ranked.length > limit ? (ranked[limit - 1]?.rank ?? 0) : 0;
+  const threshold = ranked.length > limit ? (ranked[limit - 1]?.rank ?? 0) : before;
   return { entries: entries.sort(compareEntries), threshold };
 }
 

@@ -353,7 +353,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
 
     test.each([
-      [4, 'a development build created them'],
+      [5, 'a development build created them'],
       [99, 'use a newer release'],
     ])('tables of version %i are refused', async (version, advice) => {
       const schema = { WAFSTAT_POSTGRES_SCHEMA: `version_${version}` };

@@ -72,6 +72,27 @@ function distinctAttacks(length: number, offsetMs: number, method: string): Rand
   }));
 }
 
+/** The kept attacks of an hour add up to its counter, unless it is over the limit: then there are fewer. */
+async function expectLawOfHours(
+  store: Store,
+  project: string,
+  events: readonly RandomEvent[],
+  eventsMax: number,
+): Promise<void> {
+  const unlimited = memoryStore(() => NOW);
+  const ids = await addHosts(unlimited, project);
+  await unlimited.append(batch(project, ids, events));
+  for (const hour of new Set(events.map(({ time }) => Math.floor(time / HOUR_MS)))) {
+    const range = { from: hour * HOUR_MS, to: (hour + 1) * HOUR_MS };
+    const { kept, keptAttacks } = await list(store, project, range);
+    const [[attacks = 0]] = await store.count({ project, edges: [range.from, range.to], rows: 'attacks' });
+    const { total } = await list(unlimited, project, range);
+    expect(kept).toBe(Math.min(total, eventsMax));
+    if (total > eventsMax) expect(keptAttacks).toBeLessThan(attacks);
+    else expect(keptAttacks).toBe(attacks);
+  }
+}
+
 const FILTER_VALUES: Record<(typeof FILTERS)[number], readonly string[]> = {
   ids: ['a', 'b', 'c'],
   hosts: ['none'],
@@ -277,6 +298,7 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
           const kept = await list(store, project);
           expect(kept).toEqual(await list(oracle, project));
           expect(Math.max(0, ...perHour(kept))).toBeLessThanOrEqual(eventsMax);
+          await expectLawOfHours(store, project, drawn.flat(), eventsMax);
         }
       }),
       { numRuns: runs(40) },
@@ -319,6 +341,54 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
       for (const time of [0, NOW, NOW + 1_000 * HOUR_MS])
         expect(await list(store, 'p', { from: time, to: time, isAscending })).toEqual(nothing);
     }
+  });
+
+  test('an hour over the limit stays within it, and gets nothing back, after some of its attacks were erased', async () => {
+    const eventsMax = 20;
+    const { store } = await fresh({ eventsMax });
+    const inTwoHours = attack.map((one) => ({ ...one, time: NOW - 1 - (one.time % (2 * HOUR_MS)) }));
+    const drawnBatches = fc.array(fc.array(inTwoHours, { maxLength: 40 }), { minLength: 1, maxLength: 4 });
+    let run = 0;
+    const random = fc.asyncProperty(drawnBatches, few, drawnBatches, async (first, include, second) => {
+      const project = `p${run++}`;
+      const oracle = memoryStore(() => NOW, { eventsMax });
+      const ids = await addHosts(store, project);
+      await addHosts(oracle, project);
+      const appendAll = async (batches: readonly RandomEvent[][]) => {
+        for (const each of [store, oracle])
+          for (const events of batches) await each.append(batch(project, ids, events));
+      };
+      await appendAll(first);
+      const before = await list(store, project);
+      const erased = await store.eraseAttacks(project, { include, exclude: {} });
+      expect(erased).toBe(await oracle.eraseAttacks(project, { include, exclude: {} }));
+      const after = await list(store, project);
+      expect(before.total - after.total).toBe(erased);
+      expect(before.items).toEqual(expect.arrayContaining(after.items));
+      await appendAll(second);
+      const kept = await list(store, project);
+      expect(kept).toEqual(await list(oracle, project));
+      expect(Math.max(0, ...perHour(kept))).toBeLessThanOrEqual(eventsMax);
+    });
+    await fc.assert(random, { numRuns: runs(60) });
+  });
+
+  test('what an hour over the limit dropped stays away after its newest attacks were erased', async () => {
+    const { store } = await fresh({ eventsMax: 20 });
+    let total = 0;
+    // What is kept depends on the ID of the project.
+    for (let i = 0; i < 10; i++) {
+      const batches = [distinctAttacks(40, 0, 'first'), distinctAttacks(6, 1_000, 'second')];
+      for (const events of batches) await store.append(batch(`p${i}`, [], events));
+      await expectLawOfHours(store, `p${i}`, batches.flat(), 20);
+      const { items } = await list(store, `p${i}`);
+      const others = items.filter(({ method }) => method === 'first');
+      const erased = await store.eraseAttacks(`p${i}`, { include: { methods: ['second'] }, exclude: {} });
+      expect((await list(store, `p${i}`)).items).toEqual(others);
+      expect(erased).toBe(20 - others.length);
+      total += erased;
+    }
+    expect(total).toBeGreaterThan(10);
   });
 
   test('a repeated batch changes nothing', async () => {

@@ -72,7 +72,7 @@ export interface AuditObject {
 }
 
 export interface AuditEntry extends Actor {
-  /** A change whose commit failed has two lines with the same ID. */
+  /** A change whose commit failed has two lines with the same ID, and so has `events.delete`: the number is known later. */
   id: string;
   action: AuditAction;
   object: AuditObject;

@@ -6,7 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { checkDocumented } from '../../../../test/documented.ts';
 import { memoryStore } from '../../../../test/memory-store.ts';
-import { allRecords } from '../audit/audit-trail.ts';
+import { type AuditRecord, allRecords } from '../audit/audit-trail.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
 import { createApp } from './app.ts';
@@ -87,7 +87,7 @@ async function call(method: 'GET' | 'DELETE', path: string, headers: Record<stri
 
 const RANGE = `from=${NOW - 1_000}&to=${NOW + 1}`;
 
-test('an administrator deletes the events that filters select; counts stay, and the audit trail names the filters', async () => {
+test('an administrator deletes the events that filters select; counts stay, and the audit trail names the filters and the number', async () => {
   const headers = await tokenOf('admin');
   const idsLeft = async () =>
     (await call('GET', `event?${RANGE}`, headers)).body.items.map(({ id }: { id: string }) => id);
@@ -102,7 +102,8 @@ test('an administrator deletes the events that filters select; counts stay, and 
   const records = (await allRecords(identity.audit)).filter(
     (record) => record !== 'damaged' && record.action === 'events.delete',
   );
-  expect(records).toHaveLength(4);
+  // One before the change, and one with the number of deleted events.
+  expect(records).toHaveLength(8);
   expect(records[0]).toMatchObject({
     outcome: 'done',
     user: 'admin',
@@ -110,6 +111,8 @@ test('an administrator deletes the events that filters select; counts stay, and 
     object: { type: 'project', id: project },
     before: { filters: ['sips'] },
   });
+  const [first, second] = records as AuditRecord[];
+  expect(second).toEqual({ ...first, time: second?.time, after: { deleted: 2 } });
   expect(JSON.stringify(records)).not.toContain('203.0.113');
 });
 

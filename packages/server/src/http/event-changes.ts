@@ -67,17 +67,9 @@ export function eventChangeRoutes(store: Store, { audit, lookup }: RequestIdenti
         );
         await audit.append(entry);
         try {
-          const all = {
-            project,
-            from: 0,
-            to: Number.MAX_SAFE_INTEGER,
-            isAscending: true,
-            offset: 0,
-            limit: 0,
-          };
-          const { total } = await store.attacks({ ...all, filter: selected, hosts });
-          await store.eraseAttacks(project, selected);
-          return { deleted: total };
+          const deleted = await store.eraseAttacks(project, selected);
+          await audit.note({ ...entry, after: { deleted } });
+          return { deleted };
         } catch (error) {
           void audit.note({ ...entry, outcome: 'failed', reason: (error as Error).message });
           throw error;

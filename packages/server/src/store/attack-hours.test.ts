@@ -101,6 +101,18 @@ describe('the kept attacks of an hour', () => {
     expect(items).toEqual(items.toSorted(compareEntries));
   });
 
+  it('are no more than a limit that was lowered, though no new attack is kept', () => {
+    const hour = new StoredHour();
+    const at = (i: number): AttackEntry => {
+      return { id: `${i}`, time: HOUR * HOUR_MS, hostId: null, category: 'xss', count: 1, rules: [] };
+    };
+    const entries = Array.from({ length: 100 }, (_, i) => at(i));
+    hour.append(entries, 50);
+    const dropped = entries.filter(({ id }) => hour.list().items.every((item) => item.id !== id));
+    hour.append(dropped.slice(0, 1), 45);
+    expect(hour.list().items).toEqual(keptOf(entries, 45));
+  });
+
   it('are read once per append, though all have the same time', () => {
     const hour = new StoredHour();
     const at = (i: number): AttackEntry => {

@@ -98,7 +98,10 @@ export function* addToHour({
   removeAbove(additions, threshold);
   if (additions.size === 0 && equal.size === 0 && threshold === before) return { removed: [], added: [] };
 
-  const isRewritten = isOver && (before === 0 || stored + additions.size > limit * (1 + SLACK));
+  // After the limit was lowered, there may be no addition whose block would have the threshold.
+  const isLowered = threshold !== before && additions.size === 0;
+  const isFull = stored + additions.size > limit * (1 + SLACK);
+  const isRewritten = isOver && (before === 0 || isFull || isLowered);
   const changed = blocks.filter(({ number }) => isRewritten || equal.has(number));
   const others = blocks.filter((block) => !changed.includes(block));
   const removed = [...changed, ...smallTail(others, additions.values())];
@@ -279,22 +282,53 @@ function lowestOf(a: number, b: number): number {
   return a === 0 || b === 0 ? Math.max(a, b) : Math.min(a, b);
 }
 
-/** The block without the entries that match; null if none is left, undefined if none matches. */
-export function* eraseRows(
+export interface Erasure extends HourChange {
+  /** How many kept entries matched. */
+  erased: number;
+}
+
+/**
+ * What the hour becomes without the entries that match. If there are any, all blocks get the threshold of the hour, because the
+ * block that has it may be one of those that go. Each step takes a few milliseconds.
+ */
+export function* eraseFromHour(
   hour: number,
-  block: AttackBlock,
+  blocks: readonly StoredBlock[],
   matcher: AttackMatcher,
-): Generator<void, AttackBlock | null | undefined> {
-  const erased = new Set(matcher.rows(block, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY));
-  if (erased.size === 0) return undefined;
-  if (erased.size === block.length) return null;
-  yield;
-  const isKept = (_: unknown, i: number) => !erased.has(i);
-  const content = {
-    hour,
-    entries: block.entries().filter(isKept),
-    threshold: block.threshold,
-    ranks: [...block.ranks].filter(isKept),
-  };
-  return new AttackBlock(hour, yield* encodeBlock(content));
+): Generator<void, Erasure> {
+  const erasure: Erasure = { removed: [], added: [], erased: 0 };
+  const matched = new Map<number, Set<number>>();
+  for (const { number, block } of blocks) {
+    yield;
+    const rows = matcher.rows(block, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    if (rows.length > 0) matched.set(number, new Set(rows));
+  }
+  if (matched.size === 0) return erasure;
+  const threshold = lowestThreshold(blocks.map(({ block }) => block));
+  for (const { number, block } of blocks) {
+    const rows = matched.get(number);
+    if (rows === undefined && block.threshold === threshold) continue;
+    const content = { hour, entries: [] as AttackEntry[], threshold, ranks: [] as number[] };
+    for (let i = 0; i < block.length; i++) {
+      if (i % ENTRIES_PER_STEP === 0) yield;
+      const rankOfEntry = threshold > 0 ? (block.ranks[i] ?? 0) : 0;
+      if (rankOfEntry > threshold) continue;
+      if (rows?.has(i)) erasure.erased++;
+      else {
+        content.entries.push(block.entry(i));
+        if (threshold > 0) content.ranks.push(rankOfEntry);
+      }
+    }
+    erasure.removed.push(number);
+    if (content.entries.length === 0) continue;
+    erasure.added.push({ number, block: new AttackBlock(hour, yield* encodeBlock(content)) });
+  }
+  return erasure;
+}
+
+/** Whether the blocks are the same: their heads have checksums of their contents. */
+export function areEqual(some: readonly StoredBlock[], others: readonly StoredBlock[]): boolean {
+  const isSame = ({ number, block }: StoredBlock, i: number) =>
+    others[i]?.number === number && Buffer.compare(block.head, others[i].block.head) === 0;
+  return some.length === others.length && some.every(isSame);
 }

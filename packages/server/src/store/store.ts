@@ -70,8 +70,11 @@ export interface Store {
   /** The same attacks, counted by a field. Rejects with QueryTooLarge if there are too many values. */
   countAttacks(query: AttackCountQuery): Promise<AttackCounts>;
 
-  /** Deletes kept attacks for good, for example those of a person, in short steps. Counts stay. */
-  eraseAttacks(project: string, filter: AttackFilter): Promise<void>;
+  /**
+   * Deletes kept attacks for good, for example those of a person, in short steps. Counts stay. Resolves to the number of
+   * deleted entries.
+   */
+  eraseAttacks(project: string, filter: AttackFilter): Promise<number>;
 
   /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results

@@ -2,7 +2,14 @@
 import { AttackBlock, BODY_PARTS, type BodyPart } from '../attack-block.ts';
 import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
-import { AttackAdditions, type AttackHour, addToHour, eraseRows, type StoredBlock } from '../attack-hours.ts';
+import {
+  AttackAdditions,
+  type AttackHour,
+  addToHour,
+  areEqual,
+  eraseFromHour,
+  type StoredBlock,
+} from '../attack-hours.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
 import { finish, Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
@@ -101,18 +108,18 @@ function removeBlock(put: PutRecord, { hour, scope, number }: BlockKey): void {
   for (const key of keysOfBlock(blockKey(hour, scope, number))) put('attacks', key, null);
 }
 
-/** The blocks of an hour of a project, by number. */
-function blocksOf(schema: Schema, hour: number, scope: number): StoredBlock[] {
-  return headsOf(schema, hour, scope).map(({ number, block }) => {
-    return { number, block: new AttackBlock(hour, block.bytes) };
-  });
+/** The blocks of an hour of a project, by number. Those of a snapshot read their bodies when they are used. */
+function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
+  const heads = headsOf(schema, hour, scope, read);
+  if (read) return heads;
+  return heads.map(({ number, block }) => ({ number, block: new AttackBlock(hour, block.bytes) }));
 }
 
-/** As `blocksOf`, but reads bodies when they are used: that fails if another process has removed the block. */
-function headsOf({ attacks }: Schema, hour: number, scope: number): StoredBlock[] {
+/** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
+function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
-  const heads = [...attacks.getKeys(range)].filter(({ length }) => length === HEAD_KEY_BYTES);
-  return heads.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key) }));
+  const heads = [...attacks.getKeys({ ...range, ...read })].filter(({ length }) => length === HEAD_KEY_BYTES);
+  return heads.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
 }
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
@@ -184,7 +191,7 @@ function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
     function* addAll(found: ProjectRecord) {
       for (const hour of readAttacks(schema, found, range, read)) {
         yield;
-        yield* target.add(hour);
+        if (hour) yield* target.add(hour);
       }
     }
     if (project) await new Slices().run(addAll(project));
@@ -192,18 +199,19 @@ function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
   });
 }
 
-/** The hours of a range that have kept attacks. */
+/** The hours of a range that have kept attacks. Undefined after each search: see `keysOf`. */
 function* readAttacks(
   schema: Schema,
   project: ProjectRecord,
   { from, to, isAscending }: TimeRange & { isAscending: boolean },
   read: ReadOptions,
-): Generator<AttackHour> {
+): Generator<AttackHour | undefined> {
   const first = Math.max(Math.floor(from / HOUR_MS), firstListedHour(schema, read), firstHour(schema, read));
   const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
   let [hour, blocks]: [number, AttackBlock[]] = [-1, []];
   for (const key of keysOf(schema, project.scope, first, end, isAscending, read)) {
-    if (key.length !== HEAD_KEY_BYTES) continue;
+    if (key === undefined) yield undefined;
+    if (key?.length !== HEAD_KEY_BYTES) continue;
     const parsed = parseBlockKey(key);
     if (parsed.hour !== hour) {
       if (blocks.length > 0) yield { hour, blocks };
@@ -223,7 +231,7 @@ export function* dumpAttacks(schema: Schema, project: ProjectRecord): Generator<
   }
 }
 
-/** Walks over the keys of a project, and searches only after keys of others. */
+/** Walks over the keys of a project, and searches only after keys of others: undefined then, so that the caller can pause. */
 function* keysOf(
   { attacks }: Schema,
   scope: number,
@@ -231,7 +239,7 @@ function* keysOf(
   end: number,
   isAscending: boolean,
   read: ReadOptions,
-): Generator<Buffer> {
+): Generator<Buffer | undefined> {
   if (first >= end) return;
   const last = blockKey(end - 1, scope, 2 ** 32 - 1);
   for (let [from, to] = [first, end]; from < to; ) {
@@ -252,6 +260,7 @@ function* keysOf(
       break;
     }
     if (isDone) return;
+    yield undefined;
   }
 }
 
@@ -289,51 +298,47 @@ export function* deleteAttacksSteps(
 /** Removing a block frees its pages: up to 50 of them. */
 const BLOCKS_PER_STEP = 200;
 
-/** Rewrites the blocks that have such attacks. `write` runs an action in a transaction. */
+/** Resolves to the number of erased entries. `write` runs an action in a transaction. */
 export async function eraseAttacks(
   schema: Schema,
   project: ProjectRecord,
   filter: AttackFilter,
   write: (action: () => void) => Promise<unknown>,
-): Promise<void> {
+): Promise<number> {
   const { id, scope } = project;
   const matcher = new AttackMatcher(filter);
   const slices = new Slices();
-  for (let hour = firstHour(schema); hour < endOfHours(project); hour++) {
-    const found = await slices.run(eraseInHour(schema, hour, scope, matcher, new Map()));
-    if (found.size === 0) continue;
+  let total = 0;
+  for (const hour of await inSnapshot(schema, (read) => slices.run(hoursOf(schema, project, read)))) {
+    const found = await inSnapshot(schema, async (read) => {
+      const blocks = blocksOf(schema, hour, scope, read);
+      return { blocks, erasure: await slices.run(eraseFromHour(hour, blocks, matcher)) };
+    });
+    if (found.erasure.removed.length === 0) continue;
+    let { erasure } = found;
     await write(() => {
-      // Appends may have rewritten some of the blocks.
-      const erased = finish(eraseInHour(schema, hour, scope, matcher, found));
+      const blocks = blocksOf(schema, hour, scope);
+      // An append may have changed the hour.
+      if (!areEqual(blocks, found.blocks)) erasure = finish(eraseFromHour(hour, blocks, matcher));
       const put = putIn(schema);
-      for (const { number, result } of erased.values()) {
-        if (result === null) removeBlock(put, { hour, scope, number });
-        else putBlock(put, { hour, scope, number }, result);
-      }
+      for (const number of erasure.removed) removeBlock(put, { hour, scope, number });
+      for (const { number, block } of erasure.added) putBlock(put, { hour, scope, number }, block);
       countHourChanges(schema, id, [hour]);
     });
+    total += erasure.erased;
   }
+  return total;
 }
 
-/** The block without the attacks; null if it has no others. */
-type Erased = Map<string, { number: number; result: AttackBlock | null }>;
-
-/** By the heads of the blocks. `known`: does not compute these again. */
-function* eraseInHour(
-  schema: Schema,
-  hour: number,
-  scope: number,
-  matcher: AttackMatcher,
-  known: Erased,
-): Generator<void, Erased> {
-  const erased: Erased = new Map();
-  for (const { number, block } of blocksOf(schema, hour, scope)) {
-    const id = `${number} ${Buffer.from(block.head).toString('latin1')}`;
-    const result = known.has(id) ? known.get(id)?.result : yield* eraseRows(hour, block, matcher);
-    if (result !== undefined) erased.set(id, { number, result });
+/** The hours in which a project has blocks, oldest first. */
+function* hoursOf(schema: Schema, project: ProjectRecord, read: ReadOptions): Generator<void, Set<number>> {
+  const hours = new Set<number>();
+  const [first, end] = [firstHour(schema, read), endOfHours(project)];
+  for (const key of keysOf(schema, project.scope, first, end, true, read)) {
+    if (key) hours.add(parseBlockKey(key).hour);
     yield;
   }
-  return erased;
+  return hours;
 }
 
 /** Runs inside a write transaction. */

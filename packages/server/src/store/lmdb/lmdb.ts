@@ -153,7 +153,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     eraseAttacks: (id, filter) =>
       available(async () => {
         const project = schema.projects.get(id);
-        if (project) await eraseAttacks(schema, project, filter, write);
+        return project ? eraseAttacks(schema, project, filter, write) : 0;
       }),
 
     version: (range) => available(() => versionOf(range)),

@@ -22,6 +22,7 @@ import { TopAdditions } from '../top-records.ts';
 import { addAttacks, mergeAttacks, readBlocks, writeBlocks } from './attacks.ts';
 import {
   addChanges,
+  computeIn,
   knownProject,
   lockProject,
   OF_PROJECT,
@@ -99,20 +100,6 @@ function isWhole(all: readonly Batch[], { batches, counted }: Decision): boolean
     batches.outcomes.every((outcome, i) => outcome === 'counts' || all[i]?.events.length === 0) &&
     counted.every(({ batch, events }) => events === batch.events)
   );
-}
-
-/** Shorter than the time after which the server ends the session of a transaction that does nothing. */
-const SIGN_OF_LIFE_MS = 250;
-
-/** Computes something inside a transaction. A busy machine may need longer than the server waits for a statement. */
-async function computeIn<T>(run: Run, steps: Generator<void, T>): Promise<T> {
-  // If it fails, so does the next statement, with the same error.
-  const timer = setInterval(() => void run('SELECT').catch(() => {}), SIGN_OF_LIFE_MS);
-  try {
-    return await new Slices().run(steps);
-  } finally {
-    clearInterval(timer);
-  }
 }
 
 /** The key of the project's totals among hosts by ID. Only the totals count events without a host. */

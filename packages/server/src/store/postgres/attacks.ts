@@ -8,14 +8,15 @@ import {
   type AttackAdditions,
   type AttackHour,
   addToHour,
-  eraseRows,
+  areEqual,
+  eraseFromHour,
   type HourChange,
   type StoredBlock,
 } from '../attack-hours.ts';
 import { AttackLister } from '../attack-list.ts';
 import { Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, type Store, type TimeRange, type Transfer } from '../store.ts';
-import { addChanges, lockProject, OF_PROJECT } from './coordination.ts';
+import { addChanges, computeIn, lockProject, OF_PROJECT } from './coordination.ts';
 import { hostsOfProject } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { inPartitions } from './schema.ts';
@@ -83,7 +84,9 @@ export function attackMethods(
           'SELECT DISTINCT hour FROM attacks WHERE project = $1',
           [project],
         );
-        for (const { hour } of hours) await eraseInHour(database, project, hour, matcher);
+        let erased = 0;
+        for (const { hour } of hours) erased += await eraseInHour(database, project, hour, matcher);
+        return erased;
       }),
 
     putAttackHour: (project, hour) => available(() => putAttackHour(database, project, hour)),
@@ -290,28 +293,28 @@ async function readHeads(
   return Array.from(hours, ([hour, blocks]) => ({ hour, blocks }));
 }
 
+/** Locks the project only if there is something to erase. Resolves to the number of erased entries. */
 async function eraseInHour(
   database: Database,
   project: string,
   hour: number,
   matcher: AttackMatcher,
-): Promise<void> {
-  await database.transaction(async (run) => {
-    const [, stored] = await Promise.all([lockProject(run, project), readStored(run, project, hour)]);
-    const change: HourChange = { removed: [], added: [] };
-    const slices = new Slices();
-    for (const row of stored) {
-      const erased = await slices.run(eraseRows(hour, toBlock(hour, row), matcher));
-      if (erased === undefined) continue;
-      change.removed.push(row.number);
-      if (erased !== null) change.added.push({ number: row.number, block: erased });
-    }
-    if (change.removed.length === 0) return;
+): Promise<number> {
+  const read = async (run: Run) =>
+    (await readStored(run, project, hour)).map((row) => ({ number: row.number, block: toBlock(hour, row) }));
+  const found = await read(database.run.bind(database));
+  const expected = await new Slices().run(eraseFromHour(hour, found, matcher));
+  if (expected.removed.length === 0) return 0;
+  return database.transaction(async (run) => {
+    const [, blocks] = await Promise.all([lockProject(run, project), read(run)]);
+    const isExpected = areEqual(blocks, found);
+    const erasure = isExpected ? expected : await computeIn(run, eraseFromHour(hour, blocks, matcher));
     await Promise.all([
-      ...writeBlocks(run, project, new Map([[hour, change]])),
+      ...writeBlocks(run, project, new Map([[hour, erasure]])),
       addChanges(run, project, [hour * HOUR_MS]),
       run('COMMIT'),
     ]);
+    return erasure.erased;
   });
 }
 

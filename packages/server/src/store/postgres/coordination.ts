@@ -5,6 +5,7 @@ import { ChunkLinks, isStart, startWith } from '../batches.ts';
 import { type Decision, decideSources, type KnownProject } from '../decide.ts';
 import { type FlaggedRequests, type Generations, keysOf, type RequestRecord } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
+import { Slices } from '../slices.ts';
 import { newSource } from '../sources.ts';
 import type { Batch, BatchRecord, Source } from '../store.ts';
 import { CHANGES_MS } from './schema.ts';
@@ -373,4 +374,18 @@ export function addChanges(run: Run, project: string, times: Iterable<number>): 
      ON CONFLICT (project, chunk) DO UPDATE SET changes = (changes.changes + excluded.changes) & ${CHANGES_MAX}`,
     [project, chunks, randomInt(1, 2 ** 40)],
   );
+}
+
+/** Shorter than the time after which the server ends the session of a transaction that does nothing. */
+const SIGN_OF_LIFE_MS = 250;
+
+/** Computes something inside a transaction. A busy machine may need longer than the server waits for a statement. */
+export async function computeIn<T>(run: Run, steps: Generator<void, T>): Promise<T> {
+  // If it fails, so does the next statement, with the same error.
+  const timer = setInterval(() => void run('SELECT').catch(() => {}), SIGN_OF_LIFE_MS);
+  try {
+    return await new Slices().run(steps);
+  } finally {
+    clearInterval(timer);
+  }
 }
