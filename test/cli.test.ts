@@ -465,6 +465,9 @@ describe('query commands', () => {
       stdout: '',
       stderr: expect.stringContaining('1,840 of 2,300 attacks of this range are kept'),
     });
+    const filtered = await run('types', ...range, '--source', '192.0.2.1', '--output', 'csv');
+    expect(filtered.stderr).toContain('1,840 of 2,300 attacks of this range are kept');
+    expect(filtered.stdout).toContain('sqli,307\r\n');
     expectRefusal(await run('event', 'request-3'), 'request-3', 'WAF.4000');
     expect((await onData('audit')).stdout).toContain('events.delete');
   });

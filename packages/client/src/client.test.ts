@@ -155,6 +155,18 @@ describe('queries', () => {
     ],
     [`overviews/attack/ip?${RANGE_SENT}`, attacks, (client) => client.topIps(RANGE)],
     [
+      `overviews/attack/top-domains?${RANGE_SENT}&top=3&sips=192.0.2.0%2F24&nip_countries=DE&response_codes=403`,
+      list,
+      (client) =>
+        client.topDomains({
+          ...RANGE,
+          top: 3,
+          sips: ['192.0.2.0/24'],
+          nipCountries: ['DE'],
+          responseCodes: [403],
+        }),
+    ],
+    [
       `overviews/attack/url?${RANGE_SENT}&top=1000`,
       attacks,
       (client) => client.topUrls({ ...RANGE, top: 1_000 }),

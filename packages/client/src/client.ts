@@ -38,11 +38,11 @@ export interface Client {
   /** Requests and attacks over time. */
   timeline(query: StatisticsQuery): Promise<Timeline>;
   /** Attacks by category. */
-  attackTypes(query: StatisticsQuery): Promise<AttackTypes>;
+  attackTypes(query: AttacksQuery): Promise<AttackTypes>;
   /** The number of attacks. */
-  attackCount(query: StatisticsQuery): Promise<AttackCount>;
+  attackCount(query: AttacksQuery): Promise<AttackCount>;
   /** The most attacked hosts, by name. */
-  attackedHosts(query: TopQuery): Promise<Top<HostCount>>;
+  attackedHosts(query: TopAttacksQuery): Promise<Top<HostCount>>;
   /** The addresses of the most attacks. */
   attackSources(query: TopAttacksQuery): Promise<TopAttacks<SourceCount>>;
   /** The number of different addresses of attacks. */
@@ -56,13 +56,13 @@ export interface Client {
   /** Requests and attacks per second over time for each of the `OVERVIEW_KEYS`. */
   qpsTimeline(query: QpsTimelineQuery): Promise<Series<OverviewKey>[]>;
   /** Attacks over time for each of the `ATTACK_TYPES`, in their order. */
-  attackTimeline(query: TimelineQuery): Promise<Series<AttackType>[]>;
+  attackTimeline(query: TimelineQuery & AttackFilter): Promise<Series<AttackType>[]>;
   /** The most attacked hosts, by name, as the overview calls return them. */
-  topDomains(query: TopQuery): Promise<Top<DomainCount>>;
+  topDomains(query: TopAttacksQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
-  attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
+  attackDistribution(query: AttacksQuery): Promise<Top<KeyCount<AttackType>>>;
   /** Attacks that the firewall blocked, and all others. Both are always listed. */
-  attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
+  attackActions(query: AttacksQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The addresses of the most attacks, as the overview calls return them. */
   topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The most attacked URLs. The same path on two hosts is two items. */
@@ -72,7 +72,7 @@ export interface Client {
   /** The countries of the most attacks, if the log names them, like `DE`. */
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
-  classification(query: TopQuery): Promise<Classification>;
+  classification(query: TopAttacksQuery): Promise<Classification>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -139,26 +139,17 @@ export type QpsTimelineQuery = TimelineQuery & {
   displayOption?: 0 | 1 | undefined;
 };
 
-export type TopQuery = StatisticsQuery & {
+/** Counts only the attacks that the filter selects. By more than categories, it counts the kept attacks. */
+export type AttacksQuery = StatisticsQuery & AttackFilter;
+
+export type TopAttacksQuery = AttacksQuery & {
   /** Maximum number of items, 1 to 1,000. @default 5 */
   top?: number | undefined;
 };
 
-export type AttacksQuery = StatisticsQuery & {
-  /** Counts only attacks of these categories; leave out for all. An empty list is an error. */
-  attacks?: readonly AttackType[] | undefined;
-};
-
-export type TopAttacksQuery = AttacksQuery & TopQuery;
-
 /** All conditions apply together. Fields with an `n` before their name exclude. An empty list is an error. */
-export interface EventFilter {
-  /** IDs of hosts. */
-  hosts?: readonly string[] | undefined;
-  /** Whole host names. */
-  domains?: readonly string[] | undefined;
-  ids?: readonly string[] | undefined;
-  nids?: readonly string[] | undefined;
+export interface AttackFilter {
+  /** Categories. */
   attacks?: readonly AttackType[] | undefined;
   nattacks?: readonly AttackType[] | undefined;
   /** IDs of rules: one of the matched rules is in the list. */
@@ -179,6 +170,15 @@ export interface EventFilter {
   nresponseCodes?: readonly number[] | undefined;
   methods?: readonly string[] | undefined;
   nmethods?: readonly string[] | undefined;
+}
+
+export interface EventFilter extends AttackFilter {
+  /** IDs of hosts. */
+  hosts?: readonly string[] | undefined;
+  /** Whole host names. */
+  domains?: readonly string[] | undefined;
+  ids?: readonly string[] | undefined;
+  nids?: readonly string[] | undefined;
   /** Part of the address. */
   sip?: string | undefined;
   /** Part of the path. */
@@ -715,13 +715,11 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
 
 type Parameters = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
-type AnyStatisticsQuery = StatisticsQuery &
-  Partial<Pick<QpsTimelineQuery & TopAttacksQuery, 'groupBy' | 'displayOption' | 'top' | 'attacks'>>;
+type AnyStatisticsQuery = TopAttacksQuery & Pick<QpsTimelineQuery, 'groupBy' | 'displayOption'>;
 
 function statisticsParameters(query: AnyStatisticsQuery): Parameters {
-  const { from, to, timezone, hosts, recent, top, attacks, groupBy, displayOption } = query;
-  if (hosts?.length === 0) throw new TypeError('hosts is empty. Leave it out to query the whole project.');
-  if (attacks?.length === 0) throw new TypeError('attacks is empty. Leave it out to count all categories.');
+  const { from, to, timezone, recent, top, groupBy, displayOption } = query;
+  const { hosts, ...filter } = filterParameters(query);
   return {
     from,
     to,
@@ -729,7 +727,7 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
     hosts,
     recent,
     top,
-    attacks,
+    ...filter,
     group_by: groupBy,
     display_option: displayOption,
   };

@@ -12,12 +12,11 @@ import {
   REPEATED,
   type Source,
   text,
-  url,
   type Values,
 } from '../options.ts';
 import { confirm, confirmationProblems, YES } from '../prompt.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
-import { FILTER_OPTIONS, filtersOf } from './filters.ts';
+import { FILTER_OPTIONS, FILTERED_CONNECTION, filtersOf, incompleteText } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
 import { hostFinder, hostIds } from './names.ts';
 import { titleOf } from './plot.ts';
@@ -52,8 +51,7 @@ const EVENTS_OPTIONS = {
     flag,
   ),
   yes: YES,
-  ...CONNECTION_OPTIONS,
-  url: { ...CONNECTION_OPTIONS.url, parse: serviceUrl },
+  ...FILTERED_CONNECTION,
 };
 type EventsValues = Values<typeof EVENTS_OPTIONS>;
 type EventsSource = Source<typeof EVENTS_OPTIONS>;
@@ -91,16 +89,10 @@ export const eventsCommand = command({
         if (!isRead || !isAll || list.items.length === 0 || page * limit >= list.total) return list;
       }
     });
-    if (!result.complete) warn(io, incompleteText(result));
+    if (!result.complete) warn(io, incompleteText(result.kept_attacks, result.attacks));
     return 0;
   },
 });
-
-/** `--not-url` suggests that this is a filter, too. */
-function serviceUrl(value: string): string {
-  if (/^[/*]/.test(value)) throw new Error('must be the URL of the service: for paths, use --attack-url');
-  return url(value);
-}
 
 /** Of two, the first one would be ignored. */
 function oneHost(value: string): string {
@@ -140,13 +132,6 @@ async function deleteEvents(
   const { deleted } = result;
   printText(io.stdout, `deleted ${eventsText(deleted)} from ${names}`);
   return 0;
-}
-
-function incompleteText({ kept_attacks, attacks }: EventList): string {
-  return (
-    `${count(kept_attacks)} of ${count(attacks)} attacks of this range are kept ` +
-    '(the server limits or deletes events)'
-  );
 }
 
 function rowsText(rows: number, { total, matched_attacks }: EventList): string {

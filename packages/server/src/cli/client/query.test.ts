@@ -480,6 +480,43 @@ describe('queries', () => {
     });
   });
 
+  describe('filters of attacks', () => {
+    const rows = async (...args: string[]) => {
+      const { out, err } = await run([...args, ...place, ...signIn, ...RANGE, '--output', 'csv'], password);
+      expect(err).toBe('');
+      return out.split('\r\n').slice(1, -1);
+    };
+
+    test.each([
+      [['--rule', '942100'], 30, 0],
+      [['--not-country', 'DE'], 0, 1],
+      [['--category', 'xss'], 0, 1],
+      [['--source', '203.0.113.0/24', '--attack-url', '/search'], 0, 0],
+    ])('of types and of the timeline by category: %j', async (filter, sqli, xss) => {
+      const types = await rows('types', ...filter);
+      const selected = types.filter((row) => !row.endsWith(',0'));
+      expect(selected).toEqual([...(xss ? [`xss,${xss}`] : []), ...(sqli ? [`sqli,${sqli}`] : [])]);
+      const points = (await rows('timeline', '--by', 'category', ...filter)).map((row) => row.split(','));
+      const sums = points.reduce((sum, row) => sum + row.slice(1).reduce((all, n) => all + Number(n), 0), 0);
+      expect(sums).toBe(sqli + xss);
+    });
+
+    test('of top lists', async () => {
+      const [url, ...others] = await rows('top', 'urls', '--country', 'FR', '--not-method', 'POST');
+      expect(url).toMatch(/,www\.example\.com,\/search,1,0$/);
+      expect(others).toEqual([]);
+    });
+
+    test('are refused by the timeline of requests', async () => {
+      const args = ['timeline', '--rule', '942100', ...place, ...signIn];
+      expect(await run(args, password)).toEqual({
+        status: 2,
+        out: '',
+        err: 'wafstat: --rule requires --by category, because it selects attacks, not requests\n',
+      });
+    });
+  });
+
   describe('events', () => {
     const events = (...args: string[]) => run(['events', ...args, ...place, ...signIn, ...RANGE], password);
     const time = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
