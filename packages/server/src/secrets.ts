@@ -71,6 +71,27 @@ function decodeLetters(text: string): string {
   return text.replace(ENCODED_LETTERS, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
 }
 
+/** An ASCII character in a URL or in JSON, and line ends and slashes in JSON. */
+const ENCODED = /(?:%(?:u00)?|\\(?:x|u00))([0-7][0-9a-f])|\\([nr/])/gi;
+/** Nobody encodes more often, except to take our time. */
+const DECODINGS_MAX = 4;
+
+/** The text with all ASCII characters decoded, also those that were encoded several times. */
+export function decode(text: string): string {
+  if (!/[%\\]/.test(text)) return text;
+  let decoded = text;
+  for (let i = 0; i < DECODINGS_MAX; i++) {
+    const before = decoded;
+    decoded = before.replace(ENCODED, decodedCharacter);
+    if (decoded === before) break;
+  }
+  return decoded;
+}
+
+function decodedCharacter(_: string, code: string | undefined, escaped: string | undefined): string {
+  return code === undefined ? (escaped === '/' ? '/' : '\n') : String.fromCharCode(Number.parseInt(code, 16));
+}
+
 /** Whether the value of this argument, header or variable of a rule may be a secret. */
 export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(decodeLetters(name));
