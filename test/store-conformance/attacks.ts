@@ -336,7 +336,7 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
   test('a range without a millisecond has no attacks', async () => {
     const { store } = await fresh();
     await store.append(batch('p', [], distinctAttacks(3, 0, 'GET')));
-    const nothing = { items: [], total: 0, kept: 0, keptAttacks: 0 };
+    const nothing = { items: [], total: 0, totalAttacks: 0, kept: 0, keptAttacks: 0 };
     for (const isAscending of [true, false]) {
       for (const time of [0, NOW, NOW + 1_000 * HOUR_MS])
         expect(await list(store, 'p', { from: time, to: time, isAscending })).toEqual(nothing);
