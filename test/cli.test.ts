@@ -453,8 +453,8 @@ describe('query commands', () => {
       ids(await list('--not-source', '192.0.2.1', '--attack-url', '/item/4,4', '--category', 'sqli')),
     ).toEqual(ids(selected));
     const [title = '', header = '', ...rows] = wholeLines(await query('events', ...range));
-    expect(title).toContain('2,300 entries, the newest 50');
-    expect(header).toMatch(/^time \(\+00:00\) +host +source +request +category +rule +action$/);
+    expect(title).toContain('2,300 events, the newest 50 events');
+    expect(header).toMatch(/^time \(\+00:00\) +host +source +request +category +rule +action +id$/);
     expect(rows).toHaveLength(50);
     expect(await query('event', 'request-7')).toMatch(/^942101 +critical +ARGS:q +%1B\[31m7$/m);
     await query('events', '--delete', '--source', '192.0.2.3', '--yes');
@@ -463,8 +463,11 @@ describe('query commands', () => {
     expect(await run('events', ...range, '--source', '192.0.2.3', '--output', 'json')).toMatchObject({
       status: 0,
       stdout: '',
-      stderr: expect.stringContaining('incomplete: 1,840 entries are kept of 2,300 attacks'),
+      stderr: expect.stringContaining('1,840 of 2,300 attacks of this range are kept'),
     });
+    const filtered = await run('types', ...range, '--source', '192.0.2.1', '--output', 'csv');
+    expect(filtered.stderr).toContain('1,840 of 2,300 attacks of this range are kept');
+    expect(filtered.stdout).toContain('sqli,307\r\n');
     expectRefusal(await run('event', 'request-3'), 'request-3', 'WAF.4000');
     expect((await onData('audit')).stdout).toContain('events.delete');
   });

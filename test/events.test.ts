@@ -97,3 +97,14 @@ test('the typed client reads, finds and deletes them; the CSV file has the rest'
   const unauthorized = await call(address, new URL(items[0]?.url ?? '').pathname);
   expect(unauthorized.status).toBe(401);
 });
+
+test('an ID that equals the name of a path is found', async () => {
+  const { address, project, token } = api;
+  const client = createClient({ url: address, projectId: project, credentials: { token } });
+  for (const id of ['dump', 'timeline', '..']) {
+    await expect(client.event(id)).rejects.toMatchObject({ status: 404, errorCode: 'WAF.4000' });
+    const time = START - 3_600_000;
+    await push([{ time, host: 'a.example', attack: 'lfi', id }]);
+    expect(await client.event(id)).toMatchObject({ total: 1, items: [{ id, time, attack: 'lfi' }] });
+  }
+});

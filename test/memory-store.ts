@@ -252,6 +252,7 @@ export function memoryStore(
       return {
         items: sorted.slice(offset, offset + limit),
         total: selected.length,
+        totalAttacks: sum(selected),
         kept: counted.length,
         keptAttacks: sum(counted),
       };

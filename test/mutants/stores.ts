@@ -669,4 +669,18 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     "synchronous_commit: 'off'",
     postgres('sessions commit to disk'),
   ),
+  mutant(
+    'append-chunk-change-not-counted',
+    'store/lmdb/append.ts',
+    'countChunkChange(schema, level, chunk);',
+    '',
+    cached('a query right after an append sees it'),
+  ),
+  mutant(
+    'store-change-seen-late',
+    'store/lmdb/lmdb.ts',
+    '.finally(() => changes.forget())',
+    '',
+    cached('a query right after an append sees it'),
+  ),
 ];

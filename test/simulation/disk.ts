@@ -52,6 +52,7 @@ const REST_MS_MAX = 500;
 export class Disk {
   readonly #scheduler: Scheduler;
   readonly #now: () => number;
+  readonly #readInPart: (path: string) => void;
   /** File times are multiples of this. */
   readonly #timeMs: number;
   readonly #names = new Map<string, Inode>();
@@ -65,9 +66,11 @@ export class Disk {
   errors = 0;
   reusedInodes = 0;
 
-  constructor(scheduler: Scheduler, now: () => number) {
+  /** `readInPart` is called after a read that returned only some of the bytes. */
+  constructor(scheduler: Scheduler, now: () => number, readInPart: (path: string) => void) {
     this.#scheduler = scheduler;
     this.#now = now;
+    this.#readInPart = readInPart;
     this.#timeMs = scheduler.random.pick([1, 4, 1_000]);
   }
 
@@ -190,6 +193,7 @@ export class Disk {
         const wanted = isShort && available > 1 ? random.integer(1, available) : length;
         const bytesRead = copy(inode, buffer, offset, wanted, from);
         if (position === null) next += bytesRead;
+        if (bytesRead < available) this.#readInPart(path);
         return { bytesRead };
       },
       stat: async () => {

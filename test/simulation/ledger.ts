@@ -1,5 +1,6 @@
 /** What was written, and what must become of it: the oracle of the simulation. */
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
+import type { Retention } from '../../packages/server/src/store/store.ts';
 import type { Random } from '../random.ts';
 
 export interface Line {
@@ -63,11 +64,10 @@ export class Ledger {
     return this.#byTime.get(time);
   }
 
-  /** All lines since a time. Forgets earlier ones. */
-  since(time: number): Line[] {
-    for (const [each, line] of this.#byTime) {
-      if (each < time && !this.open.has(line)) this.#byTime.delete(each);
-    }
-    return [...this.#byTime.values()].filter((line) => line.time >= time);
+  /** All lines since the horizon. Forgets those before `freedBefore`: the others are counted again if the horizon moves back. */
+  since({ horizon, freedBefore }: Pick<Retention, 'horizon' | 'freedBefore'>): Line[] {
+    for (const [time, line] of this.#byTime)
+      if (time < freedBefore && !this.open.has(line)) this.#byTime.delete(time);
+    return [...this.#byTime.values()].filter((line) => line.time >= horizon);
   }
 }

@@ -28,6 +28,9 @@ export interface Environment {
   isHurried: () => boolean;
 }
 
+/** How long top lists and kept attacks stay. */
+export const detailsMs = (retentionMs: number) => retentionMs / 2;
+
 const RETRY_MS_MIN = 2_000;
 /** While a file waits for the clock, nothing else happens for hours. */
 const RETRY_MS_MAX = 120_000;
@@ -183,7 +186,7 @@ export class Service extends SimulatedProcess {
     super(environment);
     const { scheduler, retentionMs, now, isHurried } = environment;
     this.run('retention', async (task, store) => {
-      const times = { eventsMs: retentionMs, topListsMs: retentionMs / 2, location: '--data DIR' };
+      const times = { eventsMs: retentionMs, topListsMs: detailsMs(retentionMs), location: '--data DIR' };
       const log = { info() {}, warn() {}, error() {} };
       const clocks = { now, monotonicNow: this.monotonicNow };
       const policy = new RetentionPolicy(store, times, clocks, log);

@@ -2,6 +2,7 @@
 import { rmSync } from 'node:fs';
 import { lmdbStore } from '../../packages/server/src/store/lmdb/lmdb.ts';
 import type { Appended, Batch, Retention, Store } from '../../packages/server/src/store/store.ts';
+import { checkAttacks } from './checkers/attacks.ts';
 import { checkBatchIds } from './checkers/batch-ids.ts';
 import type { Checked, Checker } from './checkers/checker.ts';
 import { checkCounters } from './checkers/counters.ts';
@@ -11,7 +12,7 @@ import { checkLines } from './checkers/lines.ts';
 import { Disk } from './disk.ts';
 import { Ledger, type Line } from './ledger.ts';
 import { Log } from './log.ts';
-import { type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
+import { detailsMs, type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
 import { Scheduler, type Task } from './scheduler.ts';
 
 const START = Date.UTC(2026, 0, 1);
@@ -25,6 +26,10 @@ const EVENTS_PER_CHECK = 150;
 const SETTLE_MS = 15 * MINUTE_MS;
 /** How long something lasts before it looks whether the world wants to settle. */
 const WAIT_STEP_MS = 10 * MINUTE_MS;
+/** After a read of some bytes of a log, before the read of the rest. */
+const ROTATION_DURING_READ_CHANCE = 0.05;
+/** How often `follow` is stopped during two rotations, after a check. */
+const PAUSE_CHANCE = 0.3;
 
 /** A process that is started again when it has ended. */
 interface Slot {
@@ -61,7 +66,7 @@ export class World {
     this.ledger = new Ledger(random, () => this.scheduler.now);
     this.#retentionMs = random.integer(6, 20) * DAY_MS;
     const now = () => this.scheduler.now + this.#clockOffset;
-    this.#disk = new Disk(this.scheduler, now);
+    this.#disk = new Disk(this.scheduler, now, (path) => this.#rotateDuringRead(path));
     this.#reader = this.#openStore();
     this.#environment = {
       scheduler: this.scheduler,
@@ -86,6 +91,7 @@ export class World {
       project: PROJECT,
       now,
       retentionMs: this.#retentionMs,
+      detailsMs: detailsMs(this.#retentionMs),
       horizon: () => this.#retention,
       isOrderly: () =>
         this.#isOrderly &&
@@ -96,6 +102,7 @@ export class World {
     this.#checkers = [
       checkLines(checked),
       checkCounters(checked),
+      checkAttacks(checked),
       checkBatchIds(checked),
       checkHorizon(checked),
       checkDurability(checked),
@@ -122,7 +129,9 @@ export class World {
     this.#start('world', async (task) => {
       while (this.scheduler.now < end && this.counts.events < eventsMax) {
         await this.#happen(task);
-        if (this.counts.events % EVENTS_PER_CHECK === 0) await this.#settle(task);
+        if (this.counts.events % EVENTS_PER_CHECK > 0) continue;
+        await this.#settle(task);
+        if (this.scheduler.random.chance(PAUSE_CHANCE)) await this.#pauseFollow(task);
       }
       await this.#settle(task);
       this.#isOver = true;
@@ -202,10 +211,7 @@ export class World {
           log.write(() => this.#lines(log, random.integer(1, 6)), wait),
         );
       case 'rotation':
-        return this.#subtask('rotation', async (wait) => {
-          if (await log.rotate(wait, () => this.#lines(log, 5))) this.counts.rotations++;
-          this.#rotatedAt = this.scheduler.now;
-        });
+        return this.#subtask('rotation', (wait) => this.#rotate(log, wait));
       case 'kill':
         return this.#killLater(slot, slot.running);
       case 'restart':
@@ -238,6 +244,39 @@ export class World {
         return log.removeOldest();
       case 'horizon moved back':
         return this.#moveHorizonBack();
+    }
+  }
+
+  async #rotate(log: Log, wait: (label: string, ms: number) => Promise<void>): Promise<void> {
+    if (await log.rotate(wait, () => this.#lines(log, 5))) this.counts.rotations++;
+    this.#rotatedAt = this.scheduler.now;
+  }
+
+  /** Some processes read only one part of the log before it is rotated. */
+  #rotateDuringRead(path: string): void {
+    const log = this.#logs.find((each) => each.path === path);
+    if (!log || this.#isSettling || !this.scheduler.random.chance(ROTATION_DURING_READ_CHANCE)) return;
+    this.#subtask('rotation', (wait) => this.#rotate(log, wait));
+  }
+
+  /** A log is rotated twice while no process follows it. Nothing else happens, so its files must be read oldest first. */
+  async #pauseFollow(task: Task): Promise<void> {
+    const { random } = this.scheduler;
+    const wait = (label: string, ms: number) => this.scheduler.pause(task, label, ms);
+    const slots = this.#slots.slice(1);
+    for (const slot of slots) {
+      slot.isDown = true;
+      slot.running.terminate();
+    }
+    while (slots.some(({ running }) => running.isAlive)) await wait('stops', MINUTE_MS);
+    for (const log of [...this.#logs, ...this.#logs]) {
+      await log.write(() => this.#lines(log, random.integer(1, 6)), wait);
+      await this.#rotate(log, wait);
+    }
+    await wait('is stopped', 2 * HOUR_MS);
+    for (const slot of slots) {
+      slot.running = slot.start();
+      slot.isDown = false;
     }
   }
 

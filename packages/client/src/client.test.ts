@@ -110,7 +110,7 @@ describe('queries', () => {
   const coverage = { attacks: 3, distinct_is: 'exact', error: 0, from: 0, to: 3_600_000 };
   const attacks = { ...list, ...coverage };
   const classification = { domain: list, attack_type: list, ip: attacks, url: attacks, geo: attacks };
-  const events = { ...list, attacks: 0, kept: 0, complete: true };
+  const events = { ...list, matched_attacks: 0, attacks: 0, kept: 0, kept_attacks: 0, complete: true };
   const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
   const RANGE_SENT = 'from=0&to=60000';
   const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;
@@ -155,6 +155,18 @@ describe('queries', () => {
     ],
     [`overviews/attack/ip?${RANGE_SENT}`, attacks, (client) => client.topIps(RANGE)],
     [
+      `overviews/attack/top-domains?${RANGE_SENT}&top=3&sips=192.0.2.0%2F24&nip_countries=DE&response_codes=403`,
+      list,
+      (client) =>
+        client.topDomains({
+          ...RANGE,
+          top: 3,
+          sips: ['192.0.2.0/24'],
+          nipCountries: ['DE'],
+          responseCodes: [403],
+        }),
+    ],
+    [
       `overviews/attack/url?${RANGE_SENT}&top=1000`,
       attacks,
       (client) => client.topUrls({ ...RANGE, top: 1_000 }),
@@ -197,6 +209,19 @@ describe('queries', () => {
     expect(await call(client)).toEqual(body);
     expect(requests.map(({ url }) => url)).toEqual([`/v1/p1/waf/${path}`]);
   });
+
+  test.each(['dump', 'timeline', '.', '..'])(
+    'the event %j, which has no path, is read from the list',
+    async (id) => {
+      const items = [{ id }];
+      const { client, requests } = await setUp([{ body: { ...events, total: 1, items } }, { body: events }]);
+      expect(await client.event(id)).toEqual({ total: 1, items });
+      expect(requests[0]?.url).toMatch(
+        new RegExp(`^/v1/p1/waf/event\\?from=\\d+&to=\\d+&ids=${id}&page=1&pagesize=1000$`),
+      );
+      await expect(client.event(id)).rejects.toMatchObject({ status: 404, errorCode: 'WAF.4000' });
+    },
+  );
 
   test('a response of another form is an error', async () => {
     const { client } = await setUp([{ body: { error: 0, length: 0 } }]);

@@ -10,6 +10,7 @@ import {
   type Timing,
   type Transport,
   unexpected,
+  WafstatError,
 } from './transport.ts';
 
 export interface ClientOptions {
@@ -37,11 +38,11 @@ export interface Client {
   /** Requests and attacks over time. */
   timeline(query: StatisticsQuery): Promise<Timeline>;
   /** Attacks by category. */
-  attackTypes(query: StatisticsQuery): Promise<AttackTypes>;
+  attackTypes(query: AttacksQuery): Promise<AttackTypes>;
   /** The number of attacks. */
-  attackCount(query: StatisticsQuery): Promise<AttackCount>;
+  attackCount(query: AttacksQuery): Promise<AttackCount>;
   /** The most attacked hosts, by name. */
-  attackedHosts(query: TopQuery): Promise<Top<HostCount>>;
+  attackedHosts(query: TopAttacksQuery): Promise<Top<HostCount>>;
   /** The addresses of the most attacks. */
   attackSources(query: TopAttacksQuery): Promise<TopAttacks<SourceCount>>;
   /** The number of different addresses of attacks. */
@@ -55,13 +56,13 @@ export interface Client {
   /** Requests and attacks per second over time for each of the `OVERVIEW_KEYS`. */
   qpsTimeline(query: QpsTimelineQuery): Promise<Series<OverviewKey>[]>;
   /** Attacks over time for each of the `ATTACK_TYPES`, in their order. */
-  attackTimeline(query: TimelineQuery): Promise<Series<AttackType>[]>;
+  attackTimeline(query: TimelineQuery & AttackFilter): Promise<Series<AttackType>[]>;
   /** The most attacked hosts, by name, as the overview calls return them. */
-  topDomains(query: TopQuery): Promise<Top<DomainCount>>;
+  topDomains(query: TopAttacksQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
-  attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
+  attackDistribution(query: AttacksQuery): Promise<Top<KeyCount<AttackType>>>;
   /** Attacks that the firewall blocked, and all others. Both are always listed. */
-  attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
+  attackActions(query: AttacksQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The addresses of the most attacks, as the overview calls return them. */
   topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The most attacked URLs. The same path on two hosts is two items. */
@@ -71,7 +72,7 @@ export interface Client {
   /** The countries of the most attacks, if the log names them, like `DE`. */
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
-  classification(query: TopQuery): Promise<Classification>;
+  classification(query: TopAttacksQuery): Promise<Classification>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -138,26 +139,17 @@ export type QpsTimelineQuery = TimelineQuery & {
   displayOption?: 0 | 1 | undefined;
 };
 
-export type TopQuery = StatisticsQuery & {
+/** Counts only the attacks that the filter selects. By more than categories, it counts the kept attacks. */
+export type AttacksQuery = StatisticsQuery & AttackFilter;
+
+export type TopAttacksQuery = AttacksQuery & {
   /** Maximum number of items, 1 to 1,000. @default 5 */
   top?: number | undefined;
 };
 
-export type AttacksQuery = StatisticsQuery & {
-  /** Counts only attacks of these categories; leave out for all. An empty list is an error. */
-  attacks?: readonly AttackType[] | undefined;
-};
-
-export type TopAttacksQuery = AttacksQuery & TopQuery;
-
 /** All conditions apply together. Fields with an `n` before their name exclude. An empty list is an error. */
-export interface EventFilter {
-  /** IDs of hosts. */
-  hosts?: readonly string[] | undefined;
-  /** Whole host names. */
-  domains?: readonly string[] | undefined;
-  ids?: readonly string[] | undefined;
-  nids?: readonly string[] | undefined;
+export interface AttackFilter {
+  /** Categories. */
   attacks?: readonly AttackType[] | undefined;
   nattacks?: readonly AttackType[] | undefined;
   /** IDs of rules: one of the matched rules is in the list. */
@@ -178,6 +170,15 @@ export interface EventFilter {
   nresponseCodes?: readonly number[] | undefined;
   methods?: readonly string[] | undefined;
   nmethods?: readonly string[] | undefined;
+}
+
+export interface EventFilter extends AttackFilter {
+  /** IDs of hosts. */
+  hosts?: readonly string[] | undefined;
+  /** Whole host names. */
+  domains?: readonly string[] | undefined;
+  ids?: readonly string[] | undefined;
+  nids?: readonly string[] | undefined;
   /** Part of the address. */
   sip?: string | undefined;
   /** Part of the path. */
@@ -431,15 +432,19 @@ export interface AttackEvent {
   /** Anomaly score. */
   score?: number;
   user_agent?: string;
-  /** Number of attacks that are equal in all of this, if there are several. */
+  /** Number of identical attacks, if there are several. */
   count?: number;
 }
 
 export interface EventList extends List<AttackEvent> {
+  /** Number of attacks of the events on all pages: the sum of `count`. */
+  matched_attacks: number;
   /** Exact number of attacks in the range, of these hosts and categories. Other filters do not apply. */
   attacks: number;
   /** Number of events that are kept of these attacks. */
   kept: number;
+  /** How many of these attacks are kept. */
+  kept_attacks: number;
   /** Whether all of these attacks are kept. */
   complete: boolean;
 }
@@ -494,6 +499,11 @@ const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
 const HOSTS_PER_PAGE = 1_000;
 const EVENTS_PER_PAGE = 100;
+/** Clients choose the IDs of their requests: these are paths of other calls, or are resolved by `fetch`. */
+const NO_PATHS_OF_EVENTS = ['timeline', 'dump', '.', '..'];
+const DAY_MS = 86_400_000;
+/** The longest range of the API. Events may be a day ahead of the clock. */
+const RANGE_MS_MAX = 3_653 * DAY_MS;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -598,6 +608,22 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     });
   }
 
+  async function eventInList(id: string, options: CallOptions): Promise<List<AttackEvent>> {
+    const to = timing.now() + DAY_MS;
+    const { total, items } = await eventPages({
+      ...options,
+      ids: [id],
+      from: Math.max(0, to - RANGE_MS_MAX),
+      to,
+      limit: 1_000,
+    });
+    if (total > 0) return { total, items };
+    throw new WafstatError(`the project has no event with the ID '${id}', or no longer keeps it`, {
+      status: 404,
+      errorCode: 'WAF.4000',
+    });
+  }
+
   /** The path of log sources counts items to skip. */
   function sourcePages(query: ListQuery = {}): Pages<Source> {
     const { limit } = query;
@@ -646,7 +672,9 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     sources: sourcePages,
     events: eventPages,
     event: async (id, options = {}) =>
-      get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+      NO_PATHS_OF_EVENTS.includes(id)
+        ? eventInList(id, options)
+        : get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
     deleteEvents: async (filter) =>
       send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     async ingest(lines, options = {}) {
@@ -687,13 +715,11 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
 
 type Parameters = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
-type AnyStatisticsQuery = StatisticsQuery &
-  Partial<Pick<QpsTimelineQuery & TopAttacksQuery, 'groupBy' | 'displayOption' | 'top' | 'attacks'>>;
+type AnyStatisticsQuery = TopAttacksQuery & Pick<QpsTimelineQuery, 'groupBy' | 'displayOption'>;
 
 function statisticsParameters(query: AnyStatisticsQuery): Parameters {
-  const { from, to, timezone, hosts, recent, top, attacks, groupBy, displayOption } = query;
-  if (hosts?.length === 0) throw new TypeError('hosts is empty. Leave it out to query the whole project.');
-  if (attacks?.length === 0) throw new TypeError('attacks is empty. Leave it out to count all categories.');
+  const { from, to, timezone, recent, top, groupBy, displayOption } = query;
+  const { hosts, ...filter } = filterParameters(query);
   return {
     from,
     to,
@@ -701,7 +727,7 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
     hosts,
     recent,
     top,
-    attacks,
+    ...filter,
     group_by: groupBy,
     display_option: displayOption,
   };

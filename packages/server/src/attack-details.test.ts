@@ -177,10 +177,75 @@ describe('privacy options', () => {
     'QUERY',
     'URI',
     'REQUEST_HEADERS:Referer',
+    'REQUEST_HEADERS:X-Original-URL',
+    'ARGS',
+    'ARGS:q',
+    'ARGS_GET:q',
+    'ARGS_NAMES',
+    'args',
+    'ARG_VALUES:q',
+    'ALL_QUERY_ARGS:q',
+    'URI_QUERY',
+    'QueryString',
+    'QueryParamValue:q',
+    'AllQueryArguments',
+    'params',
+    'FULL_REQUEST',
+    'MATCHED_VAR',
+    'MATCHED_VARS:ARGS:q',
   ])('without queries, values of %s are not kept', (variable) => {
     const kept: AttackDetails = { rules: [{ id: '1', variable, value: '/a?b=1' }] };
     applyPrivacy(kept, { attackQueries: 'off' });
     expect(kept).toEqual({ rules: [{ id: '1', variable }] });
+  });
+
+  test.each([
+    'ARGS_POST:q',
+    'ARGS_POST:url',
+    'REQUEST_BODY',
+    'REQUEST_HEADERS:User-Agent',
+    'REQUEST_FILENAME',
+    'PostParamValue:q',
+  ])('without queries, values of %s are kept', (variable) => {
+    const kept: AttackDetails = { rules: [{ id: '1', variable, value: 'a' }] };
+    applyPrivacy(kept, { attackQueries: 'off' });
+    expect(kept).toEqual({ rules: [{ id: '1', variable, value: 'a' }] });
+  });
+
+  test.each([
+    'REQUEST_HEADERS:X-Originating-IP',
+    'REQUEST_HEADERS:X-ProxyUser-Ip',
+    'REQUEST_HEADERS:True-Client-IP',
+    'REQUEST_HEADERS:Via',
+    'IP',
+    'SocketIp',
+    'RemoteAddr',
+  ])('without sources, values of %s are not kept', (variable) => {
+    const kept: AttackDetails = { rules: [{ id: '1', variable, value: '203.0.113.7' }] };
+    applyPrivacy(kept, { attackSources: 'off' });
+    expect(kept).toEqual({ rules: [{ id: '1', variable }] });
+  });
+
+  test.each([
+    ['203.0.113.7', 'a 203.0.113.7 b'],
+    ['2001:db8::7', 'a=2001%3ADB8%3A%3A7'],
+  ])('without sources, texts with the address %s are not kept', (source, value) => {
+    for (const attackSources of ['prefix', 'off'] as const) {
+      const kept: AttackDetails = {
+        source,
+        userAgent: value,
+        rules: [
+          { id: '1', variable: 'ARGS:q', value },
+          { id: '2', variable: 'ARGS:q', value: 'other' },
+        ],
+      };
+      applyPrivacy(kept, { attackSources });
+      expect(kept.userAgent).toBeUndefined();
+      expect(kept.rules).toEqual([
+        { id: '1', variable: 'ARGS:q' },
+        { id: '2', variable: 'ARGS:q', value: 'other' },
+      ]);
+    }
   });
 
   const valuesWith = (privacy: Parameters<typeof applyPrivacy>[1]) => {
@@ -197,7 +262,12 @@ describe('privacy options', () => {
   });
 
   test.each([
-    [{ attackQueries: 'off' }, '203.0.113.7', undefined, ['1', 'none', '203.0.113.7', '203.0.113.7', 'none']],
+    [
+      { attackQueries: 'off' },
+      '203.0.113.7',
+      undefined,
+      ['none', 'none', '203.0.113.7', '203.0.113.7', 'none'],
+    ],
     [{ attackValues: 'off' }, '203.0.113.7', 'b=1', ['none', 'none', 'none', 'none', 'none']],
     [{ attackSources: 'prefix' }, '203.0.113.0/24', 'b=1', ['1', '/a?b=1', 'none', 'none', 'none']],
     [{ attackSources: 'off' }, undefined, 'b=1', ['1', '/a?b=1', 'none', 'none', 'none']],

@@ -6,7 +6,7 @@ import { isIP, isIPv4, SocketAddress } from 'node:net';
 import { copyOf } from './copy-of.ts';
 import { type AttackDetails, type MatchedRule, networkOf } from './event.ts';
 import { printableStart } from './printable.ts';
-import { isSecretName, MASK, maskPath, maskQuery, maskSecrets } from './secrets.ts';
+import { decode, isSecretName, MASK, maskPath, maskQuery, maskSecrets } from './secrets.ts';
 
 /** Path and query together. */
 const URL_BYTES_MAX = 512;
@@ -219,23 +219,31 @@ export interface Privacy {
   attackValues?: 'on' | 'off' | undefined;
 }
 
-/** Variables whose values have the address of a client, and those that have the query. */
-const ADDRESS_VARIABLE = /addr|forwarded|(?:client|connecting|real|remote)[_-]?(?:host|ip)/i;
+/** Variables whose values have the address of a client, and those that have the query or may be arguments of it. */
+const ADDRESS_VARIABLE =
+  /addr|forwarded|(?<![a-z])(?:ip|via)(?![a-z])|(?:client|connecting|real|remote|socket)[_-]?(?:host|ip)/i;
 const QUERY_VARIABLE =
-  /^(?:query(?:_string)?|(?:raw_?)?uri|request_?(?:line|uri)\w*|referer)(?::|$)|:referer$/i;
+  /^(?:arg(?!s_post)|param|[^:]*(?:query|ur[il]|full_?request|request_?line|matched_?var))|referer|:x-.*ur[il]/i;
 
 export function applyPrivacy(details: AttackDetails, privacy: Privacy): void {
-  const { attackSources = 'full', attackQueries, attackValues } = privacy;
-  const { source, rules } = details;
+  const { attackSources = 'full', attackQueries = 'on', attackValues = 'on' } = privacy;
+  if (attackSources === 'full' && attackQueries === 'on' && attackValues === 'on') return;
+  const { source, rules, userAgent } = details;
   if (attackSources === 'off') delete details.source;
   else if (attackSources === 'prefix' && source) details.source = networkOf(source, { ipv4: 24, ipv6: 48 });
   if (attackQueries === 'off') delete details.query;
-  const isHidden = (variable: string) =>
-    attackValues === 'off' ||
-    (attackSources !== 'full' && ADDRESS_VARIABLE.test(variable)) ||
-    (attackQueries === 'off' && QUERY_VARIABLE.test(variable));
-  if (rules?.some(({ variable = '', value }) => value !== undefined && isHidden(variable)))
-    details.rules = rules.map(({ value, ...rule }) =>
-      value === undefined || isHidden(rule.variable ?? '') ? rule : { ...rule, value },
-    );
+  const hasSource = (text: string) =>
+    attackSources !== 'full' && source !== undefined && decode(text).toLowerCase().includes(source);
+  if (userAgent !== undefined && hasSource(userAgent)) delete details.userAgent;
+  if (rules === undefined) return;
+  details.rules = rules.map(({ value, ...rule }) => {
+    const { variable = '' } = rule;
+    const isHidden =
+      value === undefined ||
+      attackValues === 'off' ||
+      (attackSources !== 'full' && ADDRESS_VARIABLE.test(variable)) ||
+      (attackQueries === 'off' && QUERY_VARIABLE.test(variable)) ||
+      hasSource(value);
+    return isHidden ? rule : { ...rule, value };
+  });
 }

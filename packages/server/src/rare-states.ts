@@ -29,6 +29,7 @@ export const RARE_STATES = [
   'follow.finish-refused',
   'follow.known-file-skipped',
   'follow.list-changed-while-searched',
+  'follow.listed-file-gone',
   'follow.live-file-missing',
   'follow.live-file-replaced',
   'follow.live-file-truncated',

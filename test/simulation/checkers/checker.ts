@@ -24,6 +24,8 @@ export interface Checked {
   /** The system clock, which may be wrong. */
   now: () => number;
   retentionMs: number;
+  /** How long kept attacks stay. */
+  detailsMs: number;
   horizon: () => Retention;
   /** Whether one process at a time has read the log since everything was settled, and nothing but rotation has changed it. */
   isOrderly: () => boolean;

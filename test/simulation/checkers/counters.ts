@@ -50,7 +50,7 @@ export function checkCounters({ scheduler, ledger, reader, project, horizon }: C
     },
 
     async settled() {
-      const lines = ledger.since(horizon().horizon);
+      const lines = ledger.since(horizon());
       await scheduler.native(async () => {
         await compare(lines, undefined);
         await compare(lines, random.sample(HOSTS, 2));

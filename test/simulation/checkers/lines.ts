@@ -17,6 +17,7 @@ export function checkLines({ scheduler, ledger, warnings, horizon, isOrderly }: 
 
   /** Files that were rotated an hour ago, and waited for `follow`, are read oldest first. */
   function checkOrder({ source, file }: Line): void {
+    if (isReported(source)) return;
     for (const line of ledger.open) {
       const isOlder = line.source === source && line.file < file && line.writtenAt < scheduler.now - HOUR_MS;
       if (isOlder && line.expected === 'counted' && line.copies > 0 && !line.isCounted)

@@ -38,7 +38,7 @@ test('live traffic has the same rate as the history', async () => {
   expect(live.reduce((sum, n) => sum + n, 0)).toBeGreaterThan(1_000);
 });
 
-test('attacks of the demo have sources, URLs, rules and countries', async () => {
+test('attacks of the demo have all fields that are kept', async () => {
   const attacks = sampleEvents(T / 1_000, T / 1_000 + 12 * 3_600, ['a', 'b']).filter(
     ({ attack }) => attack !== null,
   );
@@ -46,6 +46,19 @@ test('attacks of the demo have sources, URLs, rules and countries', async () => 
   const normal = attacks.map(({ details = {} }) => attackDetails({ ...details }));
   expect(attacks.map(({ details }) => details)).toEqual(normal);
   expect(new Set(attacks.map(({ details }) => details?.source)).size).toBeGreaterThan(50);
+  expect(new Set(attacks.map(({ details }) => details?.id)).size).toBe(attacks.length);
+  for (const { details = {} } of attacks) {
+    expect(Object.keys(details)).toEqual(
+      expect.arrayContaining(['method', 'status', 'score', 'userAgent', 'country']),
+    );
+    expect(details.rules?.[0]).toEqual({
+      id: details.rule,
+      variable: expect.any(String),
+      value: expect.stringMatching(/./),
+      severity: 'critical',
+    });
+  }
+  expect(attacks.some(({ details }) => details?.query !== undefined)).toBe(true);
 });
 
 test('the demo uses the next port if its default port is in use', async () => {

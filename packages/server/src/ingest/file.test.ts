@@ -121,6 +121,17 @@ test('files are counted once if another process counts some of them meanwhile', 
   );
 });
 
+test('a file that another process counts at the same moment is a conflict', async () => {
+  const { store, run: runOther, requests } = setUp();
+  const content = line(1) + line(2);
+  const append: Store['append'] = async (batch) => {
+    await runOther(content);
+    return store.append(batch);
+  };
+  await expect(setUp({ ...store, append }).run(content)).rejects.toThrow(FileConflict);
+  expect(await requests()).toBe(2);
+});
+
 test('lines split by a container runtime are counted once, wherever a run was stopped', async () => {
   const part = (log: string) =>
     `${JSON.stringify({ log, stream: 'stdout', time: '2026-07-01T00:00:00Z' })}\n`;

@@ -66,7 +66,11 @@ function pipeline() {
   return new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => clock.now);
 }
 
-function follower(file: FileIngest = ingest, holdsErrorLog = false): Follower {
+function follower(
+  file: FileIngest = ingest,
+  holdsErrorLog = false,
+  stop = new AbortController().signal,
+): Follower {
   return new Follower({
     path,
     holdsErrorLog,
@@ -74,7 +78,7 @@ function follower(file: FileIngest = ingest, holdsErrorLog = false): Follower {
     store,
     pipeline: pipeline(),
     now: () => clock.now,
-    stop: new AbortController().signal,
+    stop,
     counted() {},
     warn: (message) => warnings.push(message),
   });
@@ -324,6 +328,60 @@ test('a rotated file that is truncated and written again during a read counts on
   // The last 300 lines before the truncation are lost.
   expect(await requests()).toBe(600 + 1 + 20);
   expect((await store.sources('p'))[0]?.dropped).toEqual({});
+  await one.close();
+});
+
+const MINUTES_AGO = new Date(Date.now() - 600_000);
+
+/** Sets file times to so long ago that files are not kept open, and directories are read only if they change. */
+function age(...paths: string[]): void {
+  for (const each of paths) utimesSync(each, MINUTES_AGO, MINUTES_AGO);
+}
+
+test('a rotated file that grows while it is read is read again, although its directory does not change', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  rotate('numbered');
+  appendFileSync(`${path}.1`, lines(2));
+  age(`${path}.1`, directory);
+  const { append } = store;
+  store.append = (batch) => {
+    store.append = append;
+    appendFileSync(`${path}.1`, lines(1));
+    return append(batch);
+  };
+  const one = follower();
+  for (let i = 0; i < 2; i++) await lookAll(one);
+  expect(await requests()).toBe(written);
+  await one.close();
+});
+
+test('a finished file that has grown is read again, even if its time is the same', async () => {
+  writeFileSync(path, lines(1));
+  for (let i = 0; i < 3; i++) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    expect(await requests()).toBe(written);
+    if (i === 0) rotate('numbered');
+    appendFileSync(`${path}.1`, lines(1));
+    age(`${path}.1`);
+  }
+});
+
+test('a rotated file is kept open for a while, although its directory does not change', async () => {
+  writeFileSync(path, lines(1));
+  const one = follower();
+  await lookAll(one);
+  rotate('numbered');
+  for (let i = 0; i < 3; i++) {
+    age(directory);
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+    appendFileSync(`${path}.1`, lines(1));
+  }
   await one.close();
 });
 
@@ -654,6 +712,107 @@ test('a warning is printed if the file that was begun last is gone', async () =>
   await again.close();
 });
 
+test('a warning is printed if the log is emptied while a new process reads rotated files', async () => {
+  writeFileSync(path, lines(2));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  appendFileSync(path, lines(1));
+  writeFileSync(`${path}.1`, lines(1));
+  const { append } = store;
+  store.append = (batch) => {
+    store.append = append;
+    writeFileSync(path, lines(1));
+    return append(batch);
+  };
+  const one = follower();
+  await lookAll(one);
+  expect(await requests()).toBe(written - 1);
+  expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+  await one.close();
+});
+
+test('a warning is printed if a file is gone that was begun after its rotation', async () => {
+  writeFileSync(path, lines(1));
+  for (let i = 0; i < 3; i++) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    if (i === 0) {
+      rotate('numbered');
+      appendFileSync(path, lines(1));
+      rotate('numbered');
+      age(`${path}.1`, `${path}.2`);
+    } else if (i === 1) rmSync(`${path}.1`);
+  }
+  expect(await requests()).toBe(2);
+  expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+});
+
+test.each(['deleted', 'replaced'])(
+  'a warning is printed if a rotated file is %s while an older one is read',
+  async (change) => {
+    writeFileSync(path, lines(1));
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    rotate('numbered');
+    appendFileSync(path, lines(2));
+    rotate('numbered');
+    for (const [i, name] of rotatedNames().entries())
+      utimesSync(join(directory, name), NOW / 1_000, NOW / 1_000 - 100 * i);
+    appendFileSync(`${path}.2`, lines(1));
+    utimesSync(`${path}.2`, NOW / 1_000, NOW / 1_000 - 100);
+    const { size } = statSync(`${path}.1`);
+    const { append } = store;
+    store.append = async (batch) => {
+      store.append = append;
+      const result = await append(batch);
+      if (change === 'deleted') rmSync(`${path}.1`);
+      else {
+        writeFileSync(join(directory, 'new'), lines(3));
+        renameSync(join(directory, 'new'), `${path}.1`);
+      }
+      return result;
+    };
+    const other = follower();
+    // The first look finds that the file is gone, the second that no other name leads to it.
+    for (let i = 0; i < 2; i++) await lookAll(other);
+    expect(warnings).toEqual([
+      `${path}.1 (${size} bytes) was deleted before it was read; its lines may be lost`,
+    ]);
+    expect(await requests()).toBe(written - 2);
+    await other.close();
+  },
+);
+
+test('a follower that is stopped while it reads rotated files does not begin newer ones', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  for (let i = 0; i < 2; i++) {
+    appendFileSync(path, lines(1));
+    rotate('numbered');
+  }
+  appendFileSync(path, lines(1));
+  age(`${path}.1`, `${path}.2`);
+  const stopping = new AbortController();
+  const { append } = store;
+  store.append = (batch) => {
+    stopping.abort();
+    return append(batch);
+  };
+  const one = follower(ingest, false, stopping.signal);
+  await lookAll(one);
+  expect(await requests()).toBe(2);
+  await one.close();
+  const other = follower();
+  await lookAll(other);
+  expect(await requests()).toBe(written);
+  await other.close();
+});
+
 test('files newer than the last one that ingest has begun are counted', async () => {
   const files = [lines(2), lines(3), lines(4), lines(5)];
   for (const [i, text] of files.entries()) {
@@ -898,6 +1057,13 @@ const anyFormat = {
 };
 
 test('requests that become complete one after the other, without new lines, each count', async () => {
+  const { append } = store;
+  const kinds: string[] = [];
+  store.append = async (batch) => {
+    const appended = await append(batch);
+    kinds.push(appended.kind);
+    return appended;
+  };
   const one = follower(anyFormat);
   for (const id of [1, 2]) {
     appendFileSync(path, attack(id));
@@ -909,6 +1075,7 @@ test('requests that become complete one after the other, without new lines, each
     expect(await attacks()).toBe(counted);
     clock.now += 300;
   }
+  expect(new Set(kinds)).toEqual(new Set(['appended']));
   await one.close();
 });
 

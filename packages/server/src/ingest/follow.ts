@@ -22,6 +22,7 @@ import {
   followedFile,
   identify,
   identifyPath,
+  isSameFile,
   pathAndTarget,
   ROTATED_FILES_MAX,
   type RotatedFile,
@@ -75,8 +76,12 @@ export class Follower {
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
   #followed: FollowedState | null = null;
+  /** The file that an earlier process has begun last, until it is known whether it still exists. */
+  #begunBefore: FollowedPath['begun'] = null;
   /** Rotated files with nothing left to count, by ID. */
   #settled = new Map<string, FileVersion & { hash: string }>();
+  /** Rotated files of the last list that were not read. */
+  #unread: RotatedFile[] = [];
   /** Rotated files that could not be read, by ID. */
   #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
   /** Files modified before this are older than the first follow of the path, unless they were begun. */
@@ -108,9 +113,12 @@ export class Follower {
   async #look(): Promise<boolean> {
     if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
       await this.#scan();
+    // Newer files must not be begun before older ones: it would not be noticed if those are deleted before the next start.
+    if (this.#options.stop.aborted) return false;
     for (const file of [...this.#retiring])
       await this.#readRetiring(file).catch((error) => this.#waitForClock(error));
     this.#live ??= await this.#openLive();
+    await this.#warnOfBegun();
     if (this.#live === null) return false;
     try {
       await this.#live.refuseCompressed();
@@ -168,9 +176,13 @@ export class Follower {
     }
     this.#followed ??= await this.#load(files);
     this.#belongsFromMs = Math.min(this.#belongsFromMs, this.#followed.current.since - FILE_TIME_MS_MAX);
+    await this.#warnOfDeleted();
+    this.#unread = files;
     this.#mustScan = false;
     try {
-      for (const file of files) if (!this.#options.stop.aborted) await this.#readRotated(file);
+      for (const file of files)
+        if (!this.#options.stop.aborted && (await this.#readRotated(file)))
+          this.#unread = this.#unread.filter((other) => other !== file);
     } catch (error) {
       this.#mustScan = true;
       throw error;
@@ -185,18 +197,12 @@ export class Follower {
   }
 
   async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
-    const { ingest, store, warn } = this.#options;
+    const { ingest, store } = this.#options;
     const known = (await store.followedPaths(ingest.project)).find(
       ({ source, path }) => source === ingest.source.name && path === this.#path,
     );
     if (known) {
-      if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash))) {
-        reached('follow.begun-file-gone');
-        warn(
-          `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
-            'lines written to it while follow was not running may be lost',
-        );
-      }
+      this.#begunBefore = known.begun;
       return new FollowedState(store, ingest.project, known);
     }
     const first = await this.#firstState(files, await identifyPath(this.#path, this.#fs));
@@ -204,14 +210,48 @@ export class Follower {
     return new FollowedState(store, ingest.project, first);
   }
 
-  async #isPresent(hash: string): Promise<boolean> {
+  /**
+   * Warns if the file that was begun last is gone. Called when the live file is open: until then, somebody may empty it, and
+   * afterwards its counted bytes show that.
+   */
+  async #warnOfBegun(): Promise<void> {
+    if (this.#begunBefore === null) return;
+    const { first_line_hash: hash, at } = this.#begunBefore;
+    const isRead =
+      [...this.#settled.values()].some((file) => file.hash === hash) ||
+      this.#retiring.some(({ tail }) => tail.countedFirstLineHash === hash);
+    const isBegun = async (path: string) => (await identifyPath(path, this.#fs))?.hash === hash;
+    if (!isRead && !(await this.#isPresent(isBegun))) {
+      reached('follow.begun-file-gone');
+      this.#options.warn(
+        `the file that was counted as ${this.#path} since ${new Date(at).toISOString()} is gone; ` +
+          'lines written to it while follow was not running may be lost',
+      );
+    }
+    this.#begunBefore = null;
+  }
+
+  /** Warns of files that were in the list before, and were deleted before it was their turn. */
+  async #warnOfDeleted(): Promise<void> {
+    for (const file of this.#unread) {
+      if (!file.hasRotatedName || file.bytes === 0 || this.#state().isKnown(file)) continue;
+      if (await this.#isPresent((_, other) => other !== undefined && isSameFile(file, other))) continue;
+      reached('follow.listed-file-gone');
+      this.#options.warn(
+        `${file.path} (${formatBytes(file.bytes)}) was deleted before it was read; its lines may be lost`,
+      );
+    }
+  }
+
+  /** Whether the log or a rotated file is the one that is searched for. */
+  async #isPresent(
+    isSearched: (path: string, rotated?: RotatedFile) => boolean | Promise<boolean>,
+  ): Promise<boolean> {
     for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
       const directoryTimesMs = await this.#readDirectoryTimes();
       const newestFirst = (await rotatedFiles(this.#path, this.#fs)).reverse();
-      for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
-        const identity = await identifyPath(path, this.#fs);
-        if (identity?.hash === hash) return true;
-      }
+      if (await isSearched(this.#path)) return true;
+      for (const file of newestFirst) if (await isSearched(file.path, file)) return true;
       if (isDeepStrictEqual(await this.#readDirectoryTimes(), directoryTimesMs)) return false;
       reached('follow.list-changed-while-searched');
     }
@@ -245,12 +285,14 @@ export class Follower {
     return { source, path: this.#path, since, begun, files: leftAlone };
   }
 
-  async #readRotated(file: RotatedFile): Promise<void> {
+  /** Returns false if the file must be read again, because it is not the one in the list, or waits. */
+  async #readRotated(file: RotatedFile): Promise<boolean> {
     const settled = this.#settled.get(file.id);
-    if (settled?.mtimeMs === file.mtimeMs && settled.bytes === file.bytes) return;
+    if (settled?.mtimeMs === file.mtimeMs && settled.bytes === file.bytes) return true;
     const failed = this.#failed.get(file.id);
-    if (failed && (failed.ctimeMs === file.ctimeMs || this.#isRecent(file.ctimeMs, SETTLE_MS))) return;
-    if ([this.#live, ...this.#retiring.map(({ tail }) => tail)].some((tail) => tail?.id === file.id)) return;
+    if (failed && (failed.ctimeMs === file.ctimeMs || this.#isRecent(file.ctimeMs, SETTLE_MS))) return true;
+    if ([this.#live, ...this.#retiring.map(({ tail }) => tail)].some((tail) => tail?.id === file.id))
+      return true;
     let handle: OpenFile | null = null;
     let isKeptOpen = false;
     try {
@@ -260,10 +302,13 @@ export class Follower {
       if (fileId({ dev, ino }) !== file.id) {
         reached('follow.rotated-file-renamed');
         this.#mustScan = true;
-      } else isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
+        return false;
+      }
+      isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
       this.#failed.delete(file.id);
+      return true;
     } catch (error) {
-      this.#fail(file, error);
+      return this.#fail(file, error);
     } finally {
       if (!isKeptOpen) await handle?.close();
     }
@@ -432,8 +477,8 @@ export class Follower {
     return false;
   }
 
-  /** Records a damaged or unreadable file, which must not block the others. */
-  #fail(file: RotatedFile, error: unknown): void {
+  /** Records a damaged or unreadable file, which must not block the others. Returns false if it must be read again. */
+  #fail(file: RotatedFile, error: unknown): boolean {
     const { code, message } = error as NodeJS.ErrnoException;
     // Another process counts it, or it was written again or renamed since the list was made: the next list shows which.
     const isOther = error instanceof FileConflict || error instanceof FileChanged || code === 'ENOENT';
@@ -443,20 +488,21 @@ export class Follower {
     if (error instanceof LinesInFuture) this.#doubt = error;
     if (isOther || error instanceof LinesInFuture) {
       this.#mustScan = true;
-      return;
+      return false;
     }
     const isCompressed = error instanceof CompressedInput;
     if (typeof code !== 'string' && !isCompressed) throw error;
     reached('follow.rotated-file-unreadable');
     const isFinal = !this.#isRecent(file.ctimeMs, SETTLE_MS);
     this.#failed.set(file.id, { path: file.path, ctimeMs: file.ctimeMs, isFinal });
-    if (!isFinal) return;
+    if (!isFinal) return true;
     if (isCompressed) this.#warnCompressed(file, error);
     else
       this.#options.warn(
         `${file.path} (${formatBytes(file.bytes)}) cannot be read to its end (${message}); ` +
           'lines before that are counted, and the file is read again when it changes',
       );
+    return true;
   }
 
   #settle({ id, mtimeMs, bytes }: FileVersion & { id: string }, hash: string): void {

@@ -73,6 +73,13 @@ test('the ends of chunks depend only on the bytes, and every line is in one chun
   );
 });
 
+test.each([
+  ['bytes', `${'x'.repeat(CHUNK_BYTES_MAX - 1)}\n`],
+  ['lines', 'x\n'.repeat(CHUNK_LINES_MAX)],
+])('a stream with as many %s as a chunk may have is one chunk, the last one', (_, text) => {
+  expect(cut(Buffer.from(text), [])).toMatchObject([{ bytes: text.length, isLast: true }]);
+});
+
 test('an empty stream is one empty chunk', () => {
   expect(cut(Buffer.alloc(0), [])).toEqual([{ bytes: 0, lines: [], isLast: true }]);
 });

@@ -108,6 +108,16 @@ function oldestFirst(a: RotatedFile, b: RotatedFile): number {
   return a.path < b.path ? -1 : 1;
 }
 
+/** Whether an entry of a later list is the same file, perhaps renamed, growing or compressed. */
+export function isSameFile(file: RotatedFile, later: RotatedFile): boolean {
+  if (later.id === file.id) return later.path === file.path || later.mtimeMs === file.mtimeMs;
+  return (
+    later.path.endsWith('.gz') &&
+    !file.path.endsWith('.gz') &&
+    wholeSeconds(later.mtimeMs) === wholeSeconds(file.mtimeMs)
+  );
+}
+
 /** Recognizes a file under another name, compressed or not. */
 export interface FileIdentity {
   hash: string;
@@ -181,6 +191,15 @@ export class FollowedState {
         return wholeSeconds(known.modified_ms) === wholeSeconds(file.mtimeMs);
       return known.modified_ms === file.mtimeMs && known.bytes === file.bytes;
     });
+  }
+
+  /** Whether a file that is gone had an entry, by its time and length. Compression changes both, but not the second. */
+  isKnown({ path, mtimeMs, bytes }: RotatedFile): boolean {
+    return this.current.files.some((known) =>
+      path.endsWith('.gz')
+        ? wholeSeconds(known.modified_ms) === wholeSeconds(mtimeMs)
+        : known.modified_ms === mtimeMs && known.bytes === bytes,
+    );
   }
 
   /** A file that was left alone and may be this one: it has grown, or compression did not keep its time. */

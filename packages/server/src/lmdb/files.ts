@@ -66,9 +66,21 @@ function openCurrent<T extends { root: RootDatabase }>(path: string, openFiles: 
     const checkPath = () => {
       if (fileIds(path) !== ids) throw replaced(path);
     };
-    if (fileIds(path) === ids) return { path, checkPath, ...opened };
-    void opened.root.close();
+    const { root } = opened;
+    const isCurrent = closingOnError(root, () => fileIds(path) === ids);
+    if (isCurrent) return { path, checkPath, ...opened };
+    void root.close();
     if (attempt === OPEN_ATTEMPTS_MAX) throw replaced(path);
+  }
+}
+
+/** Closes the file if the action fails: opened a second time by this process, it would refuse commits with EINVAL. */
+export function closingOnError<T>(root: RootDatabase, action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    void root.close();
+    throw error;
   }
 }
 

@@ -249,6 +249,8 @@ export class AttackBlock {
   readonly #rules: number;
   readonly #places: NumberReader;
   #layout: Layout | undefined;
+  /** A copy of the first part of the body: a query reads several sections of it. */
+  #numbers: Uint8Array | undefined;
   readonly #dictionaries = new Map<ColumnName, readonly string[]>();
   readonly #indexes = new Map<ColumnName, Indexes>();
   #times: Float64Array | undefined;
@@ -457,16 +459,18 @@ export class AttackBlock {
     let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
     let body = this.#body;
-    if (this.#bodyPart) {
-      const part = section < FIRST_LONG ? 0 : 1;
-      const offset = part === 0 ? 0 : (ends[FIRST_LONG - 1] ?? 0);
-      [body, start, end] = [this.#bodyPart(part), start - offset, end - offset];
+    if (this.#bodyPart && section < FIRST_LONG) {
+      this.#numbers ??= new Uint8Array(this.#bodyPart(0));
+      body = this.#numbers;
+    } else if (this.#bodyPart) {
+      const offset = ends[FIRST_LONG - 1] ?? 0;
+      [body, start, end] = [this.#bodyPart(1), start - offset, end - offset];
     }
     const bytes = body.subarray(start, end);
     if (bytes.length < end - start) throw new Error('a block of attacks is too short');
     if (crc32(bytes) !== checksums[section]) throw new StoreDamaged('a block of attacks');
     if (isDeflated[section]) return inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX });
-    return this.#bodyPart ? new Uint8Array(bytes) : bytes;
+    return body === this.#body || body === this.#numbers ? bytes : new Uint8Array(bytes);
   }
 }
 

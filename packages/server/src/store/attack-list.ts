@@ -17,8 +17,9 @@ export interface AttackQuery extends Selection, TimeRange {
 export interface AttackList {
   /** The entries of the page. Each has an ID, which stays the same if its host is deleted. */
   items: AttackEntry[];
-  /** The number of entries on all pages. */
+  /** The number of entries on all pages, and the number of attacks they stand for. */
   total: number;
+  totalAttacks: number;
   /** The number of entries that are kept of the range, hosts and categories, and the number of attacks they stand for. */
   kept: number;
   keptAttacks: number;
@@ -36,7 +37,7 @@ const ROWS_PER_STEP = 256;
 
 /** Add the hours of the range in the order of the list. */
 export class AttackLister {
-  readonly list: AttackList = { items: [], total: 0, kept: 0, keptAttacks: 0 };
+  readonly list: AttackList = { items: [], total: 0, totalAttacks: 0, kept: 0, keptAttacks: 0 };
   readonly #query: AttackQuery;
   readonly #isRegistered: (hostId: string) => boolean;
   readonly #selection: AttackSelection;
@@ -65,6 +66,7 @@ export class AttackLister {
       this.list.keptAttacks += attacksOf(counted);
       all.push(selected);
       total += lengthOf(selected);
+      this.list.totalAttacks += attacksOf(selected);
       yield;
     }
     const [first, end] = this.#page(total);

@@ -172,13 +172,22 @@ export async function readSecret(name: string, given: string | undefined, io: Io
   return secret;
 }
 
-/** Resolves to the result, and to the body of the last response as received. Failures are UserErrors. */
+export interface ServiceResponse<T> {
+  result: T;
+  /** The last response as received. */
+  body: Uint8Array;
+  /** How many attacks are kept of those that were counted, if the last response lacks some. */
+  kept?: [kept: number, attacks: number] | undefined;
+}
+
+/** Failures are UserErrors. */
 export async function callService<T>(
   given: Connection,
   { now, stop }: Pick<Io, 'now' | 'stop'>,
   call: (client: Client) => Promise<T>,
-): Promise<{ result: T; body: Uint8Array }> {
+): Promise<ServiceResponse<T>> {
   let body: Uint8Array = new Uint8Array();
+  let kept: ServiceResponse<T>['kept'];
   const connection = await withProjectId(given, { now, stop });
   const client = createClient({
     url: connection.url,
@@ -188,12 +197,14 @@ export async function callService<T>(
       // Commands that use the client send no streams.
       const response = await httpFetch(url, init as HttpRequest);
       body = response.bytes;
+      const [, ...counts] = /^(\d+)\/(\d+)$/.exec(response.headers.get('X-Wafstat-Kept') ?? '') ?? [];
+      kept = counts.length === 0 ? undefined : [Number(counts[0]), Number(counts[1])];
       return response;
     },
   });
   try {
     const result = await call(client);
-    return { result, body };
+    return { result, body, kept };
   } catch (error) {
     if (stop.aborted) throw new UserError('stopped before the response arrived');
     if (error instanceof WafstatError) throw new UserError(serviceErrorMessage(error));

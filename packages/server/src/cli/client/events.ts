@@ -12,14 +12,13 @@ import {
   REPEATED,
   type Source,
   text,
-  url,
   type Values,
 } from '../options.ts';
 import { confirm, confirmationProblems, YES } from '../prompt.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
-import { FILTER_OPTIONS, filtersOf } from './filters.ts';
+import { FILTER_OPTIONS, FILTERED_CONNECTION, filtersOf, incompleteText } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv } from './format.ts';
-import { hostIds, hostName } from './names.ts';
+import { hostFinder, hostIds } from './names.ts';
 import { titleOf } from './plot.ts';
 import type { Connection } from './profiles.ts';
 import { QUERY_OPTIONS, queryProblems } from './query.ts';
@@ -52,8 +51,7 @@ const EVENTS_OPTIONS = {
     flag,
   ),
   yes: YES,
-  ...CONNECTION_OPTIONS,
-  url: { ...CONNECTION_OPTIONS.url, parse: serviceUrl },
+  ...FILTERED_CONNECTION,
 };
 type EventsValues = Values<typeof EVENTS_OPTIONS>;
 type EventsSource = Source<typeof EVENTS_OPTIONS>;
@@ -75,31 +73,26 @@ export const eventsCommand = command({
     const range = rangeOf(values, source, io.now());
     const render = RENDERERS[values.output];
     const { result } = await callService(connection, io, async (client) => {
-      const hosts = await hostIds(client, values.host, io.stop);
+      const find = hostFinder(client, io.stop);
+      const hosts = await hostIds(find, values.host);
       const limit = isAll ? PAGE_ROWS_MAX : values.limit;
-      const ndomain = await hostName(client, values.notHost, io.stop);
+      const ndomain = values.notHost && (await find(values.notHost)).hostname;
       const excluded = ndomain === undefined ? {} : ({ ndomain, queryMode: 'equal' } as const);
       const query = { ...range, hosts, ...filtersOf(values), ...excluded, limit, signal: io.stop };
       for (let page = 1; ; page++) {
         const list = await client.events({ ...query, page });
         const rows = isAll ? list.total : list.items.length;
-        const title = page === 1 ? `${titleOf(range, zone)}: ${rowsText(rows, list.total)}` : null;
+        const title = page === 1 ? `${titleOf(range, zone)}: ${rowsText(rows, list)}` : null;
         const text = render(list.items, zone, title);
         // Fails if the reader has left, like `head`.
         const isRead = await new Promise((resolve) => io.stdout.write(text, (error) => resolve(!error)));
         if (!isRead || !isAll || list.items.length === 0 || page * limit >= list.total) return list;
       }
     });
-    if (!result.complete) warn(io, incompleteText(result));
+    if (!result.complete) warn(io, incompleteText(result.kept_attacks, result.attacks));
     return 0;
   },
 });
-
-/** `--not-url` suggests that this is a filter, too. */
-function serviceUrl(value: string): string {
-  if (/^[/*]/.test(value)) throw new Error('must be the URL of the service: for paths, use --attack-url');
-  return url(value);
-}
 
 /** Of two, the first one would be ignored. */
 function oneHost(value: string): string {
@@ -137,20 +130,17 @@ async function deleteEvents(
     client.deleteEvents({ sips: sources, signal: io.stop }),
   );
   const { deleted } = result;
-  printText(io.stdout, `deleted ${count(deleted)} ${deleted === 1 ? 'entry' : 'entries'} from ${names}`);
+  printText(io.stdout, `deleted ${eventsText(deleted)} from ${names}`);
   return 0;
 }
 
-function incompleteText({ kept, attacks }: EventList): string {
-  return (
-    `the list is incomplete: ${count(kept)} entries are kept of ${count(attacks)} attacks ` +
-    '(the server limits them with --events-max and --details-retention)'
-  );
+function rowsText(rows: number, { total, matched_attacks }: EventList): string {
+  const attacks = matched_attacks === total ? '' : `, ${count(matched_attacks)} attacks`;
+  return eventsText(total) + attacks + (rows < total ? `, the newest ${eventsText(rows)}` : '');
 }
 
-function rowsText(rows: number, total: number): string {
-  const entries = `${count(total)} ${total === 1 ? 'entry' : 'entries'}`;
-  return rows < total ? `${entries}, the newest ${count(rows)}` : entries;
+function eventsText(events: number): string {
+  return `${count(events)} ${events === 1 ? 'event' : 'events'}`;
 }
 
 /** The text of a page. `title`: of the first page, null for the others, which continue it. */
@@ -176,9 +166,11 @@ const RENDERERS: Readonly<Record<EventsValues['output'], RenderPage>> = {
       shortened(rulesText(item)),
       shortened(item.action),
       ...(hasCounts ? [count(item.count ?? 1)] : []),
+      // Whole, because `wafstat event` takes it.
+      printable(item.id),
     ]);
     const [first = '', ...lines] = alignColumns(
-      [[...header, ...(hasCounts ? ['attacks'] : [])], ...rows],
+      [[...header, ...(hasCounts ? ['attacks'] : []), 'id'], ...rows],
       'left',
     );
     return linesOf(title === null ? lines : [title, first, ...lines]);
@@ -191,7 +183,6 @@ const CSV_COLUMNS: readonly (readonly [
   cell: (event: AttackEvent, zone: Zone) => string | number | undefined,
 ])[] = [
   ['time', ({ time }, zone) => isoTime(time, zone)],
-  ['host', ({ host }) => host],
   ['sip', ({ sip }) => sip],
   ['region', ({ region }) => region],
   ['attack', ({ attack }) => attack],
@@ -200,6 +191,7 @@ const CSV_COLUMNS: readonly (readonly [
   ['score', ({ score }) => score],
   ['count', ({ count: attacks = 1 }) => attacks],
   ['rules', ({ rules = [] }) => rules.map(({ id }) => id).join(' ')],
+  ['untrusted_host', ({ host }) => host],
   ['untrusted_id', ({ id }) => id],
   ['untrusted_method', ({ method }) => method],
   ['untrusted_url', ({ url }) => url],

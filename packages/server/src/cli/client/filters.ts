@@ -1,6 +1,18 @@
 /** Filters on attacks, by what the service keeps of them: the same options for all commands that have them. */
-import { ATTACK_TYPES, type EventFilter } from '@wafstat/client';
-import { isNetwork, listOfValues, oneOf, option, text, type Values } from '../options.ts';
+import { ATTACK_TYPES, type AttackFilter } from '@wafstat/client';
+import {
+  flagOf,
+  isNetwork,
+  listOfValues,
+  oneOf,
+  option,
+  type Source,
+  text,
+  url,
+  type Values,
+} from '../options.ts';
+import { CONNECTION_OPTIONS } from './connection.ts';
+import { count } from './format.ts';
 
 /** Paths may contain commas. */
 const paths = listOfValues(text, /\n/);
@@ -54,7 +66,29 @@ export const FILTER_OPTIONS = {
 
 type FilterValues = Values<typeof FILTER_OPTIONS>;
 
-export function filtersOf(values: FilterValues): EventFilter {
+/** The connection options of commands with filters: `--not-url` suggests that `--url` is one. */
+export const FILTERED_CONNECTION = {
+  ...CONNECTION_OPTIONS,
+  url: { ...CONNECTION_OPTIONS.url, parse: serviceUrl },
+};
+
+function serviceUrl(value: string): string {
+  if (/^[/*]/.test(value)) throw new Error('must be the URL of the service: for paths, use --attack-url');
+  return url(value);
+}
+
+/** The given filters, as on the command line. */
+export function filterFlags(source: Source<typeof FILTER_OPTIONS>): string[] {
+  const names = Object.keys(FILTER_OPTIONS) as (keyof typeof FILTER_OPTIONS)[];
+  return names.filter((name) => source(name) !== undefined).map((name) => flagOf(FILTER_OPTIONS[name]));
+}
+
+/** For a response that lacks attacks. */
+export function incompleteText(kept: number, attacks: number): string {
+  return `${count(kept)} of ${count(attacks)} attacks of this range are kept (the server limits or deletes events)`;
+}
+
+export function filtersOf(values: FilterValues): AttackFilter {
   return {
     sips: values.source,
     nsips: values.notSource,

@@ -138,40 +138,38 @@ function errorMessage({ status, body }: IdentityResponse): string {
   return typeof message === 'string' ? printable(message) : `the service returned status ${status}`;
 }
 
-/** The IDs of hosts that are given by ID or name. Generated IDs are not checked, which saves a request. */
-export async function hostIds(
-  client: Pick<Client, 'hosts'>,
-  given: readonly string[] | undefined,
-  signal: AbortSignal,
-): Promise<string[] | undefined> {
-  if (given === undefined || given.every((value) => GENERATED_ID.test(value))) return given?.slice();
-  const find = await hostFinder(client, signal);
-  return given.map((value) => (GENERATED_ID.test(value) ? value : find(value).id));
+/** The host with an ID or name. */
+export type FindHost = (value: string) => Promise<Host>;
+
+/** Reads the hosts of the project when it is first called, once. */
+export function hostFinder(client: Pick<Client, 'hosts'>, signal: AbortSignal): FindHost {
+  let reading: ReturnType<typeof readHosts> | undefined;
+  return async (value) => {
+    reading ??= readHosts(client, signal);
+    const { byId, byName } = await reading;
+    // An ID takes precedence: anyone who sends a Host header can register a name that equals it.
+    const host = byId.get(value) ?? byName.get(normalHostname(value) ?? value);
+    if (host !== undefined) return host;
+    throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
+  };
 }
 
-/** The name of a host that is given by ID or name. */
-export async function hostName(
-  client: Pick<Client, 'hosts'>,
-  given: string | undefined,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  return given === undefined ? undefined : (await hostFinder(client, signal))(given).hostname;
-}
-
-async function hostFinder(
-  client: Pick<Client, 'hosts'>,
-  signal: AbortSignal,
-): Promise<(value: string) => Host> {
+async function readHosts(client: Pick<Client, 'hosts'>, signal: AbortSignal) {
   const byName = new Map<string, Host>();
   const byId = new Map<string, Host>();
   for await (const host of client.hosts({ signal })) {
     byName.set(host.hostname, host);
     byId.set(host.id, host);
   }
-  return (value) => {
-    // An ID takes precedence: anyone who sends a Host header can register a name that equals it.
-    const host = byId.get(value) ?? byName.get(normalHostname(value) ?? value);
-    if (host !== undefined) return host;
-    throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
-  };
+  return { byId, byName };
+}
+
+/** The IDs of hosts that are given by ID or name. Generated IDs are not checked, which saves a request. */
+export async function hostIds(
+  find: FindHost,
+  given: readonly string[] | undefined,
+): Promise<string[] | undefined> {
+  const ids: string[] = [];
+  for (const value of given ?? []) ids.push(GENERATED_ID.test(value) ? value : (await find(value)).id);
+  return given && ids;
 }

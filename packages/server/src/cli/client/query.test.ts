@@ -11,6 +11,7 @@ import { ATTACK_TYPES, type Host } from '@wafstat/client';
 import { canonicalRequest, stringToSign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../../../test/process.ts';
+import { CSV_COLUMNS } from '../../http/statistics/event-dump.ts';
 import type { Io } from '../command.ts';
 import { runProgram } from '../program.ts';
 
@@ -479,6 +480,43 @@ describe('queries', () => {
     });
   });
 
+  describe('filters of attacks', () => {
+    const rows = async (...args: string[]) => {
+      const { out, err } = await run([...args, ...place, ...signIn, ...RANGE, '--output', 'csv'], password);
+      expect(err).toBe('');
+      return out.split('\r\n').slice(1, -1);
+    };
+
+    test.each([
+      [['--rule', '942100'], 30, 0],
+      [['--not-country', 'DE'], 0, 1],
+      [['--category', 'xss'], 0, 1],
+      [['--source', '203.0.113.0/24', '--attack-url', '/search'], 0, 0],
+    ])('of types and of the timeline by category: %j', async (filter, sqli, xss) => {
+      const types = await rows('types', ...filter);
+      const selected = types.filter((row) => !row.endsWith(',0'));
+      expect(selected).toEqual([...(xss ? [`xss,${xss}`] : []), ...(sqli ? [`sqli,${sqli}`] : [])]);
+      const points = (await rows('timeline', '--by', 'category', ...filter)).map((row) => row.split(','));
+      const sums = points.reduce((sum, row) => sum + row.slice(1).reduce((all, n) => all + Number(n), 0), 0);
+      expect(sums).toBe(sqli + xss);
+    });
+
+    test('of top lists', async () => {
+      const [url, ...others] = await rows('top', 'urls', '--country', 'FR', '--not-method', 'POST');
+      expect(url).toMatch(/,www\.example\.com,\/search,1,0$/);
+      expect(others).toEqual([]);
+    });
+
+    test('are refused by the timeline of requests', async () => {
+      const args = ['timeline', '--rule', '942100', ...place, ...signIn];
+      expect(await run(args, password)).toEqual({
+        status: 2,
+        out: '',
+        err: 'wafstat: --rule requires --by category, because it selects attacks, not requests\n',
+      });
+    });
+  });
+
   describe('events', () => {
     const events = (...args: string[]) => run(['events', ...args, ...place, ...signIn, ...RANGE], password);
     const time = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
@@ -492,10 +530,20 @@ describe('queries', () => {
       const { status, out, err } = await events();
       expect({ status, err }).toEqual({ status: 0, err: '' });
       const [title, ...rows] = out.split('\n').slice(0, -1);
-      expect(title).toMatch(/ \(\+00:00\): 2 entries$/);
+      expect(title).toMatch(/ \(\+00:00\): 2 events, 31 attacks$/);
       expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
-        ['time (+00:00)', 'host', 'source', 'request', 'category', 'rule', 'action', 'attacks'],
-        [time(MINUTE + 119_999), 'www.example.com', '2001:db8::/64', '/search', 'xss', '=1+1', 'log', '1'],
+        ['time (+00:00)', 'host', 'source', 'request', 'category', 'rule', 'action', 'attacks', 'id'],
+        [
+          time(MINUTE + 119_999),
+          'www.example.com',
+          '2001:db8::/64',
+          '/search',
+          'xss',
+          '=1+1',
+          'log',
+          '1',
+          expect.stringMatching(/^\S+$/),
+        ],
         [
           time(MINUTE + 60_000),
           'www.example.com',
@@ -505,6 +553,7 @@ describe('queries', () => {
           '942100',
           'log',
           '30',
+          expect.stringMatching(/^\S+$/),
         ],
       ]);
     });
@@ -519,9 +568,20 @@ describe('queries', () => {
       });
     });
 
+    test('read the hosts once for --host and --not-host', async () => {
+      const item = { id: 'h1', hostname: 'a.example', time: MINUTE, attack: 'xss', action: 'log' };
+      const counts = { matched_attacks: 1, attacks: 1, kept: 1, kept_attacks: 1, complete: true };
+      const { address, requests } = await listenForPages(() => ({ total: 1, items: [item], ...counts }));
+      const query = ['events', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
+      const { status } = await run([...query, '--host', 'a.example', '--not-host', 'h1']);
+      expect(status).toBe(0);
+      expect(requests.map(({ pathname }) => pathname.replace(/.*waf/, ''))).toEqual(['/instance', '/event']);
+      expect(requests[1]?.search).toContain('&hosts=h1&ndomain=a.example&');
+    });
+
     test('stop at --limit, and --all prints every page', async () => {
       const { out } = await events('--limit', '1');
-      expect(out).toContain(': 2 entries, the newest 1\n');
+      expect(out).toContain(': 2 events, 31 attacks, the newest 1 event\n');
       expect(out.trimEnd().split('\n')).toHaveLength(3);
       expect(await sources('--limit', '1')).toEqual(['2001:db8::/64']);
       expect(await sources('--all')).toEqual(['2001:db8::/64', '203.0.113.7']);
@@ -560,14 +620,11 @@ describe('queries', () => {
     test('as CSV, where no text is a formula', async () => {
       const { out } = await events('--output', 'csv', '--all');
       const [header = '', newest = '', older = ''] = out.split('\r\n');
-      expect(header).toBe(
-        'time,host,sip,region,attack,action,status,score,count,rules,untrusted_id,untrusted_method,untrusted_url,' +
-          'untrusted_request_line,untrusted_variable,untrusted_payload,untrusted_user_agent',
-      );
+      expect(header).toBe(CSV_COLUMNS.join());
       expect(newest).toMatch(
-        /,www\.example\.com,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,[^,]+,,\/search,\/search,,,$/,
+        /,2001:db8::\/64,FR,xss,log,,,1,'=1\+1,www\.example\.com,[^,]+,,\/search,\/search,,,$/,
       );
-      expect(older).toMatch(/,203\.0\.113\.7,DE,sqli,log,,,30,942100,[^,]+,,\/login,\/login\?a=1,,,$/);
+      expect(older).toMatch(/,DE,sqli,log,,,30,942100,www\.example\.com,[^,]+,,\/login,\/login\?a=1,,,$/);
     });
 
     test('one of them is shown with all that is kept', async () => {
@@ -593,7 +650,7 @@ describe('queries', () => {
     test('pages have the same end, and the last line says how many attacks are not kept', async () => {
       const pages = [1_000, 1_000, 500].map((length, page) =>
         Array.from({ length }, (_, i) => ({
-          id: `${page}-${i}`,
+          id: `${page}-${i}`.padEnd(128, 'x'),
           time: MINUTE,
           attack: 'xss',
           action: 'log',
@@ -601,7 +658,8 @@ describe('queries', () => {
       );
       const { address, requests } = await listenForPages((page) => {
         const items = pages[page - 1] ?? [];
-        return { total: 2_500, items, attacks: 1_200_000, kept: 16_384, complete: false };
+        const kept = { kept: 16_384, kept_attacks: 16_390, complete: false };
+        return { total: 2_500, items, matched_attacks: 2_500, attacks: 1_200_000, ...kept };
       });
       const query = ['events', '--url', address, '--token', 't', '--project', 'a'.repeat(32), '--all'];
       for (const [output, lines] of [
@@ -613,12 +671,12 @@ describe('queries', () => {
         const { status, out, err } = await run([...query, '--output', output, '--not-url', '/a,b']);
         expect({ status, lines: out.trimEnd().split('\n').length }).toEqual({ status: 0, lines });
         expect(err).toBe(
-          'wafstat: the list is incomplete: 16,384 entries are kept of 1,200,000 attacks ' +
-            '(the server limits them with --events-max and --details-retention)\n',
+          'wafstat: 16,390 of 1,200,000 attacks of this range are kept (the server limits or deletes events)\n',
         );
         expect(requests.map(({ searchParams }) => searchParams.get('page'))).toEqual(['1', '2', '3']);
         expect(new Set(requests.map(({ searchParams }) => searchParams.get('to'))).size).toBe(1);
         for (const { searchParams } of requests) expect(searchParams.getAll('nurls')).toEqual(['/a,b']);
+        expect(out).toContain(pages[2]?.[499]?.id);
       }
     });
 
@@ -627,7 +685,7 @@ describe('queries', () => {
       const query = ['events', '--delete', '--url', address, '--token', 't', '--project', 'a'.repeat(32)];
       expect(await run([...query, '--source', '192.0.2.7', '--source', '2001:db8::/64', '--yes'])).toEqual({
         status: 0,
-        out: 'deleted 1,234 entries from 192.0.2.7, 2001:db8::/64\n',
+        out: 'deleted 1,234 events from 192.0.2.7, 2001:db8::/64\n',
         err: '',
       });
       expect(requests.map(({ method, pathname, search }) => [method, pathname, search])).toEqual([

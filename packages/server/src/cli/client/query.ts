@@ -10,11 +10,12 @@ import {
   type Timeline,
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
-import { alignColumns, command, type Io } from '../command.ts';
+import { alignColumns, command, type Io, warn } from '../command.ts';
 import { listOfValues, oneOf, option, type Source, type Values } from '../options.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
+import { FILTER_OPTIONS, FILTERED_CONNECTION, filterFlags, filtersOf, incompleteText } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv, table } from './format.ts';
-import { hostIds } from './names.ts';
+import { hostFinder, hostIds } from './names.ts';
 import { LIST_OUTPUT, PLOT_OUTPUT, printOutput, type Renderer } from './output.ts';
 import {
   type CategoryTimeline,
@@ -52,14 +53,27 @@ export const timelineCommand = command({
   ],
   options: {
     ...QUERY_OPTIONS,
-    by: option('--by <dimension>', 'category: show the attacks of each category instead', oneOf('category')),
+    by: option(
+      '--by <dimension>',
+      'category: show the attacks of each category instead; the filters need it',
+      oneOf('category'),
+    ),
+    ...FILTER_OPTIONS,
     output: PLOT_OUTPUT,
-    ...CONNECTION_OPTIONS,
+    ...FILTERED_CONNECTION,
   },
-  check: queryProblems,
+  check(values, source, io) {
+    const flags = source('by') === undefined ? filterFlags(source) : [];
+    const problems = flags.map(
+      (flag) => `${flag} requires --by category, because it selects attacks, not requests`,
+    );
+    return [...queryProblems(values, source, io), ...problems];
+  },
   run: ({ by, ...values }, _operands, io, source) =>
     by === 'category'
-      ? runQuery(values, source, io, categoriesRenderer, (client, query) => client.attackTimeline(query))
+      ? runQuery(values, source, io, categoriesRenderer, (client, query) =>
+          client.attackTimeline({ ...query, ...filtersOf(values) }),
+        )
       : runQuery(values, source, io, timelineRenderer, (client, query) => client.timeline(query)),
 });
 
@@ -112,10 +126,12 @@ function pointRenderer<T>(
 
 export const typesCommand = command({
   examples: ['wafstat types --profile shop --last 30d --output csv > attacks.csv'],
-  options: { ...QUERY_OPTIONS, output: PLOT_OUTPUT, ...CONNECTION_OPTIONS },
+  options: { ...QUERY_OPTIONS, ...FILTER_OPTIONS, output: PLOT_OUTPUT, ...FILTERED_CONNECTION },
   check: queryProblems,
   run: (values, _operands, io, source) =>
-    runQuery(values, source, io, typesRenderer, (client, query) => client.attackTypes(query)),
+    runQuery(values, source, io, typesRenderer, (client, query) =>
+      client.attackTypes({ ...query, ...filtersOf(values) }),
+    ),
 });
 
 const typesRenderer: QueryRenderer<AttackTypes> = (range, zone) => {
@@ -190,10 +206,12 @@ export async function runQuery<T>(
   const { timezone: zone } = values;
   const range = rangeOf(values, source, io.now());
   const response = await callService(connection, io, async (client) => {
-    const hosts = await hostIds(client, values.host, stop);
+    const hosts = await hostIds(hostFinder(client, stop), values.host);
     return call(client, { ...range, hosts, timezone: zone.name, signal: stop });
   });
   const output = values.output ?? (stdout.isTTY ? 'plot' : 'table');
   printOutput(io, output, response, renderer(range, zone), connection);
+  const { kept } = response;
+  if (kept !== undefined) warn(io, incompleteText(...kept));
   return 0;
 }

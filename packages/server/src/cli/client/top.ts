@@ -3,8 +3,7 @@ import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
 import { integer, listOf, option, UsageError } from '../options.ts';
-import { CONNECTION_OPTIONS } from './connection.ts';
-import { FILTER_OPTIONS } from './filters.ts';
+import { FILTER_OPTIONS, FILTERED_CONNECTION, filtersOf } from './filters.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
 import { plotTop, type QueryRange, titleOf } from './plot.ts';
@@ -30,17 +29,18 @@ export const topCommand = command({
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
+    'wafstat top urls --source 192.0.2.0/24 --action log',
     'wafstat top urls --host www.example.com --output csv > urls.csv',
   ],
   options: {
     ...QUERY_OPTIONS,
-    category: FILTER_OPTIONS.category,
+    ...FILTER_OPTIONS,
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
     output: PLOT_OUTPUT,
-    ...CONNECTION_OPTIONS,
+    ...FILTERED_CONNECTION,
   },
   check: queryProblems,
-  run({ category, top, ...values }, [name = ''], io, source) {
+  run({ top, ...values }, [name = ''], io, source) {
     const kind = Object.hasOwn(LISTS, name) ? LISTS[name] : undefined;
     if (kind === undefined)
       throw new UsageError([`the list is '${name}', but must be ${listOf(Object.keys(LISTS))}`]);
@@ -49,7 +49,7 @@ export const topCommand = command({
       source,
       io,
       (range, zone) => renderer(kind, zone, range),
-      (client, query) => kind.call(client, { ...query, top, attacks: category }),
+      (client, query) => kind.call(client, { ...query, ...filtersOf(values), top }),
     );
   },
 });

@@ -71,7 +71,7 @@ const LISTS: Readonly<Record<ListName, ListParameter>> = {
   },
   rules: {
     filter: 'rules',
-    description: 'IDs of rules. An event with several rules has all of them.',
+    description: 'IDs of rules. Matches if any matched rule has one of these IDs.',
     values: anyText,
     rule: 'must not be empty',
   },

@@ -202,7 +202,14 @@ describe('the list', () => {
     await append([{ time: NOW - 5, id: 'r1', ...details }]);
     await append([{ time: NOW - 4, host: null, attack: 'cc', count: 3 }]);
     const { items, ...rest } = await list('');
-    expect(rest).toEqual({ total: 2, attacks: 4, kept: 2, complete: true });
+    expect(rest).toEqual({
+      total: 2,
+      matched_attacks: 4,
+      attacks: 4,
+      kept: 2,
+      kept_attacks: 4,
+      complete: true,
+    });
     expect(items).toEqual([
       { id: expect.any(String), time: NOW - 4, attack: 'cc', action: 'log', count: 3 },
       {
@@ -281,6 +288,9 @@ describe('the list', () => {
     await append(Array.from({ length: 20 }, (_, i) => ({ url: `/${i}`, count: 2 })));
     await append([{ time: NOW - 10 * HOUR_MS, attack: 'xss', count: 7 }]);
     expect(await list('')).toMatchObject({ total: 6, attacks: 47, kept: 6, complete: false });
+    expect(await list('')).toMatchObject({ matched_attacks: 17, kept_attacks: 17 });
+    expect(await list('nsips=192.0.2.1&attacks=xss')).toMatchObject({ matched_attacks: 7, kept_attacks: 7 });
+    expect(await list('urls=/none')).toMatchObject({ matched_attacks: 0, kept_attacks: 17 });
     expect(await list('attacks=xss')).toMatchObject({ total: 1, attacks: 7, kept: 1, complete: true });
     expect(await list('nattacks=sqli')).toMatchObject({ total: 1, attacks: 7, kept: 1, complete: true });
     expect(await list('nattacks=xss')).toMatchObject({ total: 5, attacks: 40, kept: 5, complete: false });
@@ -317,8 +327,10 @@ describe('the list', () => {
     expect(await list('', `from=${NOW}&to=${NOW}`)).toEqual({
       total: 0,
       items: [],
+      matched_attacks: 0,
       attacks: 0,
       kept: 0,
+      kept_attacks: 0,
       complete: true,
     });
     expect((await get('event?recent=today&timezone=Europe/Berlin')).json().total).toBe(2);
@@ -462,16 +474,38 @@ describe('the dump', () => {
       'content-disposition': 'attachment; filename="2026-07-01.csv"',
     });
     const [header = '', ...rows] = body.split('\r\n').slice(0, -1);
-    expect(header).toMatch(/^time,host,sip,.*untrusted_url.*untrusted_user_agent$/);
+    expect(header).toMatch(/^time,sip,.*rules,untrusted_host,untrusted_id,.*untrusted_user_agent$/);
     expect(rows).toHaveLength(2_601);
     expect(new Set(rows).size).toBe(2_601);
     const written = rows.map((row) => row.slice(0, 24));
     expect(written).toEqual(written.toSorted());
     expect(rows.at(-1)).toMatch(
-      /^2026-07-01T23:59:59.999Z,www.example.com,,,sqli,log,,,1,'-1,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
+      /^2026-07-01T23:59:59.999Z,,,sqli,log,,,1,'-1,www.example.com,\w+-.{16},,,,,"'@a,b","'=cmd\|""x"""$/,
     );
+    // HEAD downloads nothing.
     const head = await app.inject({ method: 'HEAD', url: '/v1/p/waf/event/dump/2026-07-01.csv' });
     expect([head.statusCode, head.body]).toEqual([200, '']);
+  });
+
+  test('a user has at most four downloads at a time', async () => {
+    await append([{ time: NOW - 1 }]);
+    let [started, resume] = [0, () => {}];
+    const isResumed = new Promise<void>((resolve) => {
+      resume = resolve;
+    });
+    const { attacks } = store;
+    store.attacks = async (query) => {
+      started++;
+      await isResumed;
+      return attacks(query);
+    };
+    const download = () => app.inject({ url: '/v1/p/waf/event/dump/2026-07-01.csv' });
+    const waiting = Array.from({ length: 4 }, download);
+    await expect.poll(() => started).toBe(4);
+    expect((await download()).statusCode).toBe(429);
+    resume();
+    expect((await Promise.all(waiting)).map(({ statusCode }) => statusCode)).toEqual(Array(4).fill(200));
+    await expect.poll(async () => (await download()).statusCode).toBe(200);
   });
 
   test('file is whole though the service sheds queries', async () => {

@@ -101,8 +101,14 @@ async function listEvents(store: Store, query: EventsQuery & { project: string }
   const [list, attacks] = await readCounted(store, attackQuery, async () =>
     timed('attacks', () => store.attacks(attackQuery)),
   );
-  const { total, kept, keptAttacks } = list;
-  const rest = { attacks, kept, complete: keptAttacks === attacks };
+  const { total, totalAttacks, kept, keptAttacks } = list;
+  const rest = {
+    matched_attacks: totalAttacks,
+    attacks,
+    kept,
+    kept_attacks: keptAttacks,
+    complete: keptAttacks === attacks,
+  };
   return eventsJson(list, known, { total }, rest);
 }
 async function findEvents(store: Store, project: string, id: string): Promise<Buffer> {
@@ -232,7 +238,7 @@ const EVENT = partialObject(
     rules: array(RULE, { description: 'All matched rules, at most 32: the one that decided first.' }),
     score: integer('Inbound anomaly score.'),
     user_agent: string('User agent, at most 128 bytes.'),
-    count: integer('Number of attacks that are equal in all of this. Absent if it is 1.', { minimum: 2 }),
+    count: integer('Number of identical attacks. Absent if it is 1.', { minimum: 2 }),
   },
   { required: ['id', 'time', 'attack', 'action'] },
 );
@@ -240,10 +246,12 @@ const EVENT = partialObject(
 const EVENT_LIST = object({
   total: integer('Number of events on all pages.'),
   items: array(EVENT),
+  matched_attacks: integer('Number of attacks of these events: the sum of `count` on all pages.'),
   attacks: integer(
     'Exact number of attacks in the range, of these hosts and categories; other filters do not apply.',
   ),
   kept: integer('Number of events that are kept of these attacks.'),
+  kept_attacks: integer('How many of these attacks are kept: the sum of `count` of the kept events.'),
   complete: {
     type: 'boolean',
     description:

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout } from 'node:timers/promises';
 import { csv, csvRows } from '../../csv.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError, retryLater } from '../../errors.ts';
 import { DAY_MS, startOfDay } from '../../statistics/grid.ts';
 import { RANGE_MS_MAX } from '../../statistics/range.ts';
 import { type AttackEntry, type AttackList, HOUR_MS, type Store } from '../../store/store.ts';
@@ -20,6 +20,7 @@ import {
 } from '../query.ts';
 import {
   array,
+  callerOf,
   integer,
   noPath,
   object,
@@ -74,6 +75,9 @@ export function dumpCall(
 }
 
 export function dumpRoute(store: Store, admission: Admission, allow: 'reader' | 'admin'): Route {
+  /** Running downloads, by user. */
+  const downloads = new Map<string, number>();
+
   return {
     method: 'GET',
     url: '/v1/:project_id/waf/event/dump/:file',
@@ -110,14 +114,28 @@ export function dumpRoute(store: Store, admission: Admission, allow: 'reader' | 
       reply.header('Content-Type', 'text/csv; charset=utf-8').header('Cache-Control', 'private, no-cache');
       reply.header('Content-Disposition', `attachment; filename="${file}"`);
       const rows = csvOf(startOfDay(day, zone), startOfDay(day + 1, zone), read, names);
-      return reply.send(request.method === 'HEAD' ? '' : Readable.from(rows));
+      if (request.method === 'HEAD') return reply.send('');
+      const { id } = callerOf(request).user;
+      const running = downloads.get(id) ?? 0;
+      if (running === DOWNLOADS_MAX)
+        throw retryLater('WAF.3004', `you have ${running} downloads: wait until one of them ends`, 5);
+      downloads.set(id, running + 1);
+      const content = Readable.from(rows, { highWaterMark: 1 });
+      content.once('close', () => {
+        const others = (downloads.get(id) ?? 1) - 1;
+        if (others === 0) downloads.delete(id);
+        else downloads.set(id, others);
+      });
+      return reply.send(content);
     },
   };
 }
 
 const EVERYTHING = { include: {}, exclude: {} };
-/** Events in memory at a time. */
-const PAGE = 1_000;
+/** Events in memory at a time, for each download: up to 5 MB. */
+const PAGE = 250;
+/** Of a user at a time. Clients that do not read are disconnected after a minute. */
+const DOWNLOADS_MAX = 4;
 
 function parseDumpQuery(query: RawQuery, now: number): DumpQuery {
   checkNames(query, ['timezone', ...Object.keys(PAGE_PARAMETERS)]);
@@ -168,7 +186,7 @@ async function* csvOf(
   read: (from: number, to: number, offset: number) => Promise<AttackList>,
   names: ReadonlyMap<string, string>,
 ): AsyncGenerator<string> {
-  yield csv(COLUMNS, []);
+  yield csv(CSV_COLUMNS, []);
   let [start, offset] = [from, 0];
   while (start < to) {
     const end = Math.min(to, (Math.floor(start / HOUR_MS) + 1) * HOUR_MS);
@@ -183,9 +201,10 @@ async function* csvOf(
   }
 }
 
-const COLUMNS = [
-  ...['time', 'host', 'sip', 'region', 'attack', 'action', 'status', 'score', 'count', 'rules'],
-  ...['id', 'method', 'url', 'request_line', 'variable', 'payload', 'user_agent'].map(
+/** `wafstat events --output csv` has the same. */
+export const CSV_COLUMNS = [
+  ...['time', 'sip', 'region', 'attack', 'action', 'status', 'score', 'count', 'rules'],
+  ...['host', 'id', 'method', 'url', 'request_line', 'variable', 'payload', 'user_agent'].map(
     (name) => `untrusted_${name}`,
   ),
 ];
@@ -194,8 +213,9 @@ function csvRow(entry: AttackEntry, names: ReadonlyMap<string, string>): (string
   const item = eventItem(entry, names);
   const rules = entry.rules.map(({ id }) => id).join(' ');
   const counted = [item.status, item.score, entry.count, rules];
-  const trusted = [item.host, item.sip, item.region, item.attack, item.action, ...counted];
-  const untrusted = [item.id, item.method, item.url, item.request_line, entry.rules[0]?.variable];
+  const trusted = [item.sip, item.region, item.attack, item.action, ...counted];
+  const request = [item.method, item.url, item.request_line];
+  const untrusted = [item.host, item.id, ...request, entry.rules[0]?.variable];
   const cells = [...trusted, ...untrusted, item.payload, item.user_agent];
   return [new Date(item.time).toISOString(), ...cells.map((cell) => cell ?? '')];
 }

@@ -109,13 +109,17 @@ function removeBlock(put: PutRecord, { hour, scope, number }: BlockKey): void {
 }
 
 /** The blocks of an hour of a project, by number. Those of a snapshot read their bodies when they are used. */
-function blocksOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
+function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
+  const heads = headsOf(schema, hour, scope, read);
+  if (read) return heads;
+  return heads.map(({ number, block }) => ({ number, block: new AttackBlock(hour, block.bytes) }));
+}
+
+/** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
+function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
   const heads = [...attacks.getKeys({ ...range, ...read })].filter(({ length }) => length === HEAD_KEY_BYTES);
-  return heads.map((key) => {
-    const block = readBlock(attacks, key, read);
-    return { number: parseBlockKey(key).number, block: read ? block : new AttackBlock(hour, block.bytes) };
-  });
+  return heads.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
 }
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
@@ -141,7 +145,7 @@ export class GroupAttacks extends AttackAdditions {
     const before = keptListsFrom(schema);
     for (const [hour, entries] of [...this.hours].sort(([a], [b]) => a - b)) {
       if (hour * HOUR_MS < before) continue;
-      const blocks = blocksOf(schema, hour, scope);
+      const blocks = headsOf(schema, hour, scope);
       const { removed, added } = yield* addToHour({ project, hour, blocks, entries, limit });
       for (const number of removed) removeBlock(put, { hour, scope, number });
       for (const { number, block } of added) putBlock(put, { hour, scope, number }, block);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { allCounts, texts } from '../../../../../test/store-conformance/data.ts';
@@ -103,6 +103,35 @@ test('repeated queries equal the oracle while events, hosts and the horizon chan
     }),
     { numRuns: scaled(30), endOnFailure: true },
   );
+});
+
+test('a query right after an append sees it, before any timer is due', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const events = [{ time: NOW - HOUR_MS, hostId: null, request: true, attack: null, count: 1 }];
+  const range = { project: 'p', from: NOW - DAY_MS, to: NOW };
+  const versions = new Set<string>();
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  try {
+    for (let appended = 1; appended <= 3; appended++) {
+      await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+      // The second time, the counts are cached.
+      for (let i = 0; i < 2; i++) {
+        const [requests] = await store.count({
+          project: 'p',
+          edges: [range.from, range.to],
+          rows: 'timeline',
+        });
+        expect(requests.join()).toBe(String(appended));
+      }
+      versions.add(String(await store.version(range)));
+    }
+  } finally {
+    vi.useRealTimers();
+  }
+  expect(versions.size).toBe(3);
+  await store.close();
+  rmSync(directory, { recursive: true });
 });
 
 test('one array of hosts selects the hosts of each project', async () => {

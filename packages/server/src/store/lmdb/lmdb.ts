@@ -118,7 +118,9 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     const keepsAttacks =
       limits.eventsMax > 0 && batches.some(({ events }) => events.some(({ attack }) => attack !== null));
     if (weight <= PREPARED_WEIGHT_MIN && !keepsAttacks) return commits.add({ batches, weight });
-    const prepared = await track(new Slices().run(prepareGroup(schema, batches, now(), limits)));
+    // It fails if another process changes what it reads. The transaction computes the group then, and reports damage.
+    const preparing = new Slices().run(prepareGroup(schema, batches, now(), limits)).catch(() => undefined);
+    const prepared = await track(preparing);
     return commits.add({ batches, weight, ...(prepared && { prepared }) });
   };
   const appends = new ProjectCommits(commitGroup, failsAll);

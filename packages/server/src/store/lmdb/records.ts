@@ -2,6 +2,7 @@
 
 import { compareKeys, type Database, type Key } from 'lmdb';
 import { recordsRead } from '../../diagnostics.ts';
+import { isLmdbError } from '../../lmdb/commit.ts';
 import type { Level } from '../plan.ts';
 import { StoreDamaged } from '../store.ts';
 import {
@@ -193,11 +194,12 @@ export function* records(
   }
 }
 
-/** Null if the data is damaged. */
+/** Null if the data is damaged. Throws errors of the operating system: `repair` must not replace what it could not read. */
 export function tryTo<T>(action: () => T): T | null {
   try {
     return action();
-  } catch {
+  } catch (error) {
+    if (isLmdbError(error) && error.code > 0) throw error;
     return null;
   }
 }

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
-import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import { closingOnError, commitSync, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import type { LinkRecord, StoredBatch } from '../batches.ts';
 import type { Generations, RequestRecord } from '../flagged-requests.ts';
 import type { Level } from '../plan.ts';
@@ -97,12 +97,7 @@ export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
   const schema = openTables(path);
-  try {
-    checkVersion(schema, path);
-  } catch (error) {
-    schema.root.close();
-    throw error;
-  }
+  closingOnError(schema.root, () => checkVersion(schema, path));
   return schema;
 }
 
@@ -130,7 +125,7 @@ export function openTables(path: string, readOnly = false) {
   const { table: openTable, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
     openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
-  return {
+  return closingOnError(file.root, () => ({
     ...file,
     meta: table<number, MetaKey | 'version'>('meta'),
     /** Only the version has no checksum: other releases must be able to read and reject it. */
@@ -162,7 +157,7 @@ export function openTables(path: string, readOnly = false) {
       encoding: 'binary',
       keyEncoding: 'binary',
     }) as BinaryTable,
-  };
+  }));
 }
 
 function checkVersion(schema: Schema, path: string): void {

@@ -254,13 +254,18 @@ async function hoursOf(
   const covered = Math.ceil((state?.horizon ?? 0) / HOUR_MS);
   const [hours] = await database.run<{ first: number | null; last: number | null }>(
     'SELECT min(hour) AS first, max(hour) AS last FROM attacks WHERE project = $1 AND hour >= $2 AND hour < $3',
-    [project, Math.max(covered, Math.floor(from / HOUR_MS)), Math.min(HOURS_END, Math.ceil(to / HOUR_MS))],
+    [project, atMostEnd(Math.max(covered, Math.floor(from / HOUR_MS))), atMostEnd(Math.ceil(to / HOUR_MS))],
   );
   return [hours?.first ?? 0, hours?.last ?? -1];
 }
 
 /** Later than all hours. */
 export const HOURS_END = 2 ** 31 - 1;
+
+/** Ranges may have times whose hours do not fit into the column. */
+function atMostEnd(hour: number): number {
+  return Math.min(HOURS_END, hour);
+}
 
 function readStored(run: Run, project: string, hour: number): Promise<BlockRow[]> {
   return run('SELECT number, head, body FROM attacks WHERE project = $1 AND hour = $2 ORDER BY number', [
