@@ -115,7 +115,7 @@ const FORM_PART = new RegExp(
   'gi',
 );
 const CREDENTIALS = /(?<![a-z])(?:bearer|basic)[\s+]+["']?(?=[^\s"'&])/gi;
-const JSON_WEB_TOKEN = /\beyJ[\w-]{8,}\.[\w.-]+/g;
+const JSON_WEB_TOKEN = /(?<![\w-])eyJ[\w-]{8,}\.[\w.-]+/g;
 
 /** Where a secret is in decoded text; the end is exclusive. */
 type Span = [start: number, end: number];
