@@ -41,6 +41,7 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
   const source = canonicalAddress(raw.source);
   if (source !== undefined) details.source = source;
   setUrl(details, raw);
+  if (raw.userAgent && raw.userAgent !== '-') details.userAgent = maskedText(raw.userAgent);
   if (raw.rule) details.rule = normalRule(raw.rule);
   if (raw.rules) {
     const secrets: string[] = [];
@@ -57,7 +58,6 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
   if (Number.isInteger(status) && status >= 100 && status <= 999) details.status = status;
   const { score = -1 } = raw;
   if (Number.isInteger(score) && score >= 0 && score <= SCORE_MAX) details.score = score;
-  if (raw.userAgent && raw.userAgent !== '-') details.userAgent = maskedText(raw.userAgent);
   return Object.keys(details).length === 0 ? undefined : details;
 }
 
@@ -65,8 +65,8 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
 const normalMethod = remembered((text) => (/^[\w!#$%&'*+.^`|~-]{1,32}$/.test(text) ? copyOf(text) : ''));
 
 /**
- * Puts the rule that decided the category first. `matched`: at most RULES_MAX. `secrets`: from `matchedRule`; values that
- * repeat one are masked.
+ * Puts the rule that decided the category first. `details` are complete except for the ID and the score. `matched`: at most
+ * RULES_MAX. `secrets`: from `matchedRule`; what repeats one is masked.
  */
 export function setRules(
   details: AttackDetails,
@@ -76,7 +76,7 @@ export function setRules(
   const { rule = matched[0]?.id } = details;
   if (rule === undefined) return;
   details.rule = rule;
-  const rules = secrets.length === 0 ? matched : matched.map((each) => withoutSecrets(each, secrets));
+  const rules = secrets.length === 0 ? matched : withoutRepeats(details, matched, secrets);
   if (rules[0]?.id === rule) {
     details.rules = rules;
     return;
@@ -86,19 +86,51 @@ export function setRules(
   details.rules = [decisive, ...others.slice(0, RULES_MAX - 1)];
 }
 
-function withoutSecrets(rule: MatchedRule, secrets: readonly string[]): MatchedRule {
-  const text = rule.value?.toLowerCase();
-  return text !== undefined && secrets.some((secret) => text.includes(secret))
-    ? { ...rule, value: MASK }
-    : rule;
+/** Also masks what repeats a secret in URL and user agent. */
+function withoutRepeats(
+  details: AttackDetails,
+  rules: readonly MatchedRule[],
+  secrets: readonly string[],
+): readonly MatchedRule[] {
+  const repeats = repeatsOf(secrets);
+  const withoutParts = (text: string, part: RegExp) => {
+    if (!repeats(text)) return text;
+    const masked = text.replace(part, (each) => (repeats(each) ? MASK : each));
+    return repeats(masked) ? MASK : masked;
+  };
+  const { url, query, userAgent } = details;
+  if (url && repeats(url)) details.url = `/${withoutParts(url.slice(1), /[^/]+/g)}`;
+  if (query) details.query = withoutParts(query, /[^&=]+/g);
+  if (userAgent && repeats(userAgent)) details.userAgent = MASK;
+  return rules.map((rule) => (rule.value && repeats(rule.value) ? { ...rule, value: MASK } : rule));
 }
 
-/** Shorter secrets occur in other values by chance. */
+/** Tells whether a text has a part of a secret. */
+function repeatsOf(secrets: readonly string[]): (text: string) => boolean {
+  const parts = new Set(secrets.flatMap(partsOf));
+  const short = secrets.filter(({ length }) => length < SECRET_PART_LENGTH);
+  return (text) => {
+    const plain = withoutEncoding(text);
+    return partsOf(plain).some((part) => parts.has(part)) || short.some((secret) => plain.includes(secret));
+  };
+}
+
+function partsOf(text: string): string[] {
+  const count = Math.max(text.length - SECRET_PART_LENGTH + 1, 0);
+  return Array.from({ length: count }, (_, i) => text.slice(i, i + SECRET_PART_LENGTH));
+}
+
+function withoutEncoding(text: string): string {
+  return decode(text).replaceAll('+', ' ').toLowerCase();
+}
+
+/** Shorter parts, and shorter secrets, occur in other values by chance. */
+const SECRET_PART_LENGTH = 6;
 const SECRET_LENGTH_MIN = 4;
 /** More than the secrets of a real request. */
 const SECRETS_MAX = 8;
 
-/** `id`: normalized. Adds the value of a secret variable to `secrets`, in lower case, because other rules may repeat it. */
+/** `id`: normalized. Adds the value of a secret variable to `secrets`, decoded, because other fields may repeat it. */
 export function matchedRule(raw: RawRule, id: string, secrets: string[]): MatchedRule {
   const { variable, value, severity } = raw;
   const rule: MatchedRule = { id };
@@ -106,7 +138,7 @@ export function matchedRule(raw: RawRule, id: string, secrets: string[]): Matche
   if (known) rule.variable = known.text;
   if (value) rule.value = known?.isSecret ? MASK : maskedText(value);
   if (value && known?.isSecret && value.length >= SECRET_LENGTH_MIN && secrets.length < SECRETS_MAX)
-    secrets.push(normalText(value).toLowerCase());
+    secrets.push(copyOf(withoutEncoding(value.slice(0, 2 * TEXT_BYTES_MAX))));
   // ModSecurity 3 writes 0 if a rule has none.
   if (severity && severity !== '0')
     rule.severity =

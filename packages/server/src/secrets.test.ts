@@ -165,6 +165,32 @@ test('a value that repeats the value of a secret variable is not stored', () => 
   expect(kept).toEqual(['...', '...', '...', '...', '1=1']);
 });
 
+test.each([
+  ['a part', 'ter2-Corr'],
+  ['percent-encoded', 'a hunter2%2Dcorrect%20b'],
+  ['encoded twice', '%2568%2575nter2-c'],
+  ['escaped', '\\x68unter2\\u002dc'],
+  ['in a form', 'hunter2-correct+horse'],
+])('texts that repeat the value of a secret variable are not stored: %s', (_, text) => {
+  const details = attackDetails({
+    url: `/a/${text}/b?c=1&d=${text}&e=2`,
+    userAgent: `curl ${text}`,
+    rules: [
+      { id: '1', variable: 'ARGS:q', value: `a ${text} b` },
+      { id: '2', variable: 'ARGS:password', value: 'Hunter2-correct horse' },
+      { id: '3', variable: 'ARGS:r', value: 'correc' },
+      { id: '4', variable: 'ARGS:s', value: 'horse' },
+    ],
+  });
+  expect(details).toMatchObject({ url: '/a/.../b', query: 'c=1&d=...&e=2', userAgent: '...' });
+  expect(details?.rules?.map(({ value }) => value)).toEqual(['...', '...', '...', 'horse']);
+});
+
+test('a URL that repeats a secret across its parts is not stored', () => {
+  const rules = [{ id: '1', variable: 'ARGS:password', value: 'ab/cd/ef&g=h&i=j' }];
+  expect(attackDetails({ url: '/ab/cd/ef?g=h&i=j', rules })).toMatchObject({ url: '/...', query: '...' });
+});
+
 test('a user agent has no secrets', () => {
   expect(attackDetails({ userAgent: 'curl/8 token=S' })?.userAgent).toBe('curl/8 token=...');
 });

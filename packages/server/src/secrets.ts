@@ -13,6 +13,8 @@ const SECRET_NAME = new RegExp(NAME, 'i');
 /** Without one of each of these in the decoded text, nothing is masked. Most text has none. The first ones are the fastest. */
 const SEPARATOR = /[\s:=@%+>\\]|eyJ/;
 const PART = /ss|pwd|secret|token|key|cred|sig|auth|sid|jwt|otp|pin|cvv|cook|bearer|basic|eyJ|\/\//i;
+/** What can be one of these parts when it is decoded: letters, slashes, and what is encoded several times. */
+const ENCODED_PART = /%(?:2[5f]|3\d|[4-7u])|\\/i;
 const HINT = new RegExp(`(?:bearer|basic)[\\s+]|eyJ|${NAME}`, 'i');
 
 /** An ASCII character in a URL or in JSON, and line ends and slashes in JSON. */
@@ -22,13 +24,9 @@ const DECODINGS_MAX = 4;
 
 /** The text with all ASCII characters decoded, also those that were encoded several times. */
 export function decode(text: string): string {
-  if (!/[%\\]/.test(text)) return text;
   let decoded = text;
-  for (let i = 0; i < DECODINGS_MAX; i++) {
-    const before = decoded;
-    decoded = before.replace(ENCODED, decodedCharacter);
-    if (decoded === before) break;
-  }
+  for (let i = 0; i < DECODINGS_MAX && /[%\\]/.test(decoded); i++)
+    decoded = decoded.replace(ENCODED, decodedCharacter);
   return decoded;
 }
 
@@ -115,7 +113,7 @@ const FORM_PART = new RegExp(
   'gi',
 );
 const CREDENTIALS = /(?<![a-z])(?:bearer|basic)[\s+]+["']?(?=[^\s"'&])/gi;
-const JSON_WEB_TOKEN = /\beyJ[\w-]{8,}\.[\w.-]+/g;
+const JSON_WEB_TOKEN = /(?<![\w-])eyJ[\w-]{8,}\.[\w.-]+/g;
 
 /** Where a secret is in decoded text; the end is exclusive. */
 type Span = [start: number, end: number];
@@ -167,6 +165,7 @@ export function isSecretName(name: string): boolean {
 
 function hasHint(text: string): boolean {
   if (!SEPARATOR.test(text)) return false;
+  if (!PART.test(text) && !ENCODED_PART.test(text)) return false;
   const decoded = decode(text);
   return PART.test(decoded) && (HINT.test(decoded) || /@/.test(decoded));
 }
