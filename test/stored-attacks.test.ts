@@ -22,6 +22,8 @@ const QUERIES = [
   `a=${PLAIN}&b=${TOKEN}`,
   `a=${PLAIN}&next=https://u:${SECRET}@www.example.com/`,
   `a=${PLAIN}&next=%2Flogin%3Ftoken%3D${SECRET}`,
+  `a=${PLAIN}&next=%252Flogin%253Ftoken%253D${SECRET}`,
+  `a=${PLAIN}&b=${SECRET.replaceAll('u', '%75')}`,
 ];
 const VALUES: [variable: string, value: string][] = [
   ['ARGS:password', SECRET],
@@ -38,8 +40,11 @@ const VALUES: [variable: string, value: string][] = [
   ['REQUEST_BODY', `{"a":"${PLAIN}","pass\\u0077ord":"${SECRET}"}`],
   ['REQUEST_BODY', `<a>${PLAIN}</a><Password>${SECRET}</Password>`],
   ['REQUEST_BODY', `name="a"\r\n\r\n${PLAIN}\r\n--b\r\nname="password"\r\n\r\n${SECRET}\r\n--b--`],
+  ['REQUEST_BODY', `{\\x22a\\x22:\\x22${PLAIN}\\x22,\\x22password\\x22:\\x22a ${SECRET}\\x22}`],
+  ['REQUEST_BODY', `a=${PLAIN}&password=it's a ${SECRET}`],
   ['REQUEST_URI', `/${PLAIN}?token=${SECRET}`],
   ['XML:/*', `${PLAIN} ${SECRET}`],
+  ['XML:/*', SECRET.slice(2, 10)],
 ];
 const URLS = [
   ...QUERIES.map((query) => `/${PLAIN}?${query}`),
@@ -92,11 +97,16 @@ const ERROR_LINES = VALUES.flatMap(([variable, value], n) => {
   const time = new Date(TIME).toISOString().replace(/^(.*)-(.*)-(.*)T(.{8}).*/, '$1/$2/$3 $4');
   const text = value.replaceAll(/[\r\n"]/g, (character) => `\\x${Buffer.from(character).toString('hex')}`);
   const path = `/${PLAIN}/${n}`;
-  return ['ARGS:other', variable, 'ARGS:password'].map(
-    (name, i) =>
+  const matches = [
+    ['ARGS:other', text],
+    [variable, text],
+    ['ARGS:password', SECRET],
+  ];
+  return matches.map(
+    ([name, matched], i) =>
       `${time} [info] 34#34: *${n} [client 192.0.2.7] ModSecurity: Warning. Matched "Operator \`Rx' with parameter \`a' ` +
-      `against variable \`${name}' (Value: \`${text}' ) [file "/etc/REQUEST-942-X.conf"] [line "1"] [id "${942_100 + i}"] ` +
-      `[msg "a"] [data "Matched Data: ${text} found within ${name}: ${text}"] [severity "2"] [ver "OWASP_CRS/4.7.0"] ` +
+      `against variable \`${name}' (Value: \`${matched}' ) [file "/etc/REQUEST-942-X.conf"] [line "1"] [id "${942_100 + i}"] ` +
+      `[msg "a"] [data "Matched Data: ${matched} found within ${name}: ${matched}"] [severity "2"] [ver "OWASP_CRS/4.7.0"] ` +
       `[hostname "a.example.com"] [uri "${path}"] [unique_id "error-${n}"], client: 192.0.2.7, server: a, ` +
       `request: "POST ${path}?password=${SECRET} HTTP/1.1", host: "a.example.com"`,
   );
@@ -156,7 +166,7 @@ describeEmbedded('stored attacks', () => {
       .filter((name) => statSync(name).isFile());
     const bytes = Buffer.concat(files.map((name) => readFileSync(name)));
     expect(bytes.includes(PLAIN)).toBe(true);
-    expect(bytes.includes(SECRET)).toBe(false);
+    expect(bytes.toString('latin1').toLowerCase()).not.toContain(SECRET.toLowerCase());
   });
 
   test('are short and printable, whatever the bytes', async () => {
