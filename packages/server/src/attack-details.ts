@@ -107,8 +107,10 @@ function withoutRepeats(
 
 /** Tells whether a text has a part of a secret. */
 function repeatsOf(secrets: readonly string[]): (text: string) => boolean {
-  const parts = new Set(secrets.flatMap(partsOf));
-  const short = secrets.filter(({ length }) => length < SECRET_PART_LENGTH);
+  // `normalText` has encoded what is invisible.
+  const decoded = secrets.map(withoutEncoding);
+  const parts = new Set(decoded.flatMap(partsOf));
+  const short = decoded.filter(({ length }) => length < SECRET_PART_LENGTH);
   return (text) => {
     const plain = withoutEncoding(text);
     return partsOf(plain).some((part) => parts.has(part)) || short.some((secret) => plain.includes(secret));
@@ -138,7 +140,7 @@ export function matchedRule(raw: RawRule, id: string, secrets: string[]): Matche
   if (known) rule.variable = known.text;
   if (value) rule.value = known?.isSecret ? MASK : maskedText(value);
   if (value && known?.isSecret && value.length >= SECRET_LENGTH_MIN && secrets.length < SECRETS_MAX)
-    secrets.push(copyOf(withoutEncoding(value.slice(0, 2 * TEXT_BYTES_MAX))));
+    secrets.push(normalText(withoutEncoding(value.slice(0, MASKED_LENGTH_MAX))));
   // ModSecurity 3 writes 0 if a rule has none.
   if (severity && severity !== '0')
     rule.severity =

@@ -189,6 +189,13 @@ test.each([
 test('a URL that repeats a secret across its parts is not stored', () => {
   const rules = [{ id: '1', variable: 'ARGS:password', value: 'ab/cd/ef&g=h&i=j' }];
   expect(attackDetails({ url: '/ab/cd/ef?g=h&i=j', rules })).toMatchObject({ url: '/...', query: '...' });
+  expect(attackDetails({ url: '*', rules })).toMatchObject({ url: '*' });
+});
+
+test('a secret with line ends is found where it is repeated', () => {
+  const values = ['abc\ndef', 'abc%0adef', 'abc\\ndef', 'def'];
+  const rules = values.map((value, i) => ({ id: '1', variable: i === 0 ? 'ARGS:pin' : 'ARGS:q', value }));
+  expect(attackDetails({ rules })?.rules?.map(({ value }) => value)).toEqual(['...', '...', '...', 'def']);
 });
 
 test('a user agent has no secrets', () => {
