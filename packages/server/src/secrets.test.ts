@@ -134,6 +134,7 @@ test.each([
   ['REQUEST_BODY', '%3Cpassword%3ES%3C/password%3E', '%3Cpassword%3E...%3C/password%3E'],
   ['REQUEST_BODY', 'name=password\r\n\r\nS\r\n--a', 'name=password%0D%0A%0D%0A...%0A--a'],
   ['ARGS:q', 'Bearer  S', 'Bearer  ...'],
+  ['ARGS:q', 'a Bearer: S', 'a Bearer: ...'],
   ['ARGS:q', 'Bearer\tS', 'Bearer%09...'],
   ['ARGS:next', 'https:\\/\\/u:S@www.example.com', 'https:\\/\\/...@www.example.com'],
 ])('the matched value of %s, %j, is stored as %s', (variable, value, kept) => {

@@ -15,7 +15,7 @@ const SEPARATOR = /[\s:=@%+>\\]|eyJ/;
 const PART = /ss|pwd|secret|token|key|cred|sig|auth|sid|jwt|otp|pin|cvv|cook|bearer|basic|eyJ|\/\//i;
 /** What can be one of these parts when it is decoded: letters, slashes, and what is encoded several times. */
 const ENCODED_PART = /%(?:2[5f]|3\d|[4-7u])|\\/i;
-const HINT = new RegExp(`(?:bearer|basic)[\\s+]|eyJ|${NAME}`, 'i');
+const HINT = new RegExp(`(?:bearer|basic)[\\s+:=]|eyJ|${NAME}`, 'i');
 
 /** An ASCII character in a URL or in JSON, and line ends and slashes in JSON. */
 const ENCODED = /(?:%(?:u00)?|\\(?:x|u00))([0-7][0-9a-f])|\\([nr/])/gi;
@@ -112,7 +112,7 @@ const FORM_PART = new RegExp(
   `name=(?:\\\\?["'][^"']*${NAME}[^"']*["']|[^\\s"';&=]*${NAME}[^\\s"';&=]*(?=[;\\s]))\\s*`,
   'gi',
 );
-const CREDENTIALS = /(?<![a-z])(?:bearer|basic)[\s+]+["']?(?=[^\s"'&])/gi;
+const CREDENTIALS = /(?<![a-z])(?:bearer|basic)[\s+:=]+["']?(?=[^\s"'&])/gi;
 const JSON_WEB_TOKEN = /(?<![\w-])eyJ[\w-]{8,}\.[\w.-]+/g;
 
 /** Where a secret is in decoded text; the end is exclusive. */
