@@ -244,7 +244,7 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
   ),
   mutant(
     'privacy-whole-address',
-    'ingest/batch-reader.ts',
+    'attack-details.ts',
     'networkOf(source, { ipv4: 24, ipv6: 48 })',
     'networkOf(source, { ipv4: 32, ipv6: 128 })',
     privacy('prefix'),
