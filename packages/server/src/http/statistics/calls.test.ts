@@ -2,20 +2,19 @@
 import { readFileSync } from 'node:fs';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { type FastifyInstance, fastify } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
+import { appOf } from '../../../../../test/routes-app.ts';
 import { CATEGORY_NAMES } from '../../../../console/src/categories.ts';
 import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { attacksByCategory } from '../../statistics/overview.ts';
 import { QueryTooLarge, type Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
-import { sendFailure } from '../failures.ts';
-import { mount } from '../route.ts';
 import { inventoryRoutes, NOT_KEPT } from './inventory-routes.ts';
 import { statisticsRoutes } from './routes.ts';
 
@@ -32,16 +31,7 @@ let store: Store;
 
 beforeEach(() => {
   store = memoryStore(() => NOW);
-  app = fastify();
-  app.setValidatorCompiler(() => () => true);
-  app.setSerializerCompiler(() => JSON.stringify);
-  app.setErrorHandler(sendFailure);
-  app.decorate('stopping', false);
-  app.decorateRequest('caller', null);
-  app.addHook('onRequest', async (request) => {
-    request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
-  });
-  mount(app, [...statisticsRoutes(store, () => NOW, patientAdmission()), ...inventoryRoutes(store)]);
+  app = appOf([...statisticsRoutes(store, () => NOW, patientAdmission()), ...inventoryRoutes(store)]);
 });
 
 async function get(path: string, headers: Record<string, string> = {}, project = 'p') {

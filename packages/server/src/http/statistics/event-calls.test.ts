@@ -1,16 +1,15 @@
 /** Kept attacks by HTTP: filters, pages, counters of the same state, single events and errors. */
 import fc from 'fast-check';
-import { type FastifyInstance, fastify } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
+import { appOf } from '../../../../../test/routes-app.ts';
 import { retryLater } from '../../errors.ts';
 import { type AttackDetails, CATEGORIES, type Category } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
-import { sendFailure } from '../failures.ts';
-import { mount } from '../route.ts';
 import { Admission } from './admission.ts';
 import { statisticsRoutes } from './routes.ts';
 
@@ -51,19 +50,7 @@ beforeEach(() => open(memoryStore(() => NOW)));
 
 async function open(opened: Store, admission = patientAdmission()): Promise<void> {
   store = opened;
-  app = fastify();
-  app.setValidatorCompiler(() => () => true);
-  app.setSerializerCompiler(() => JSON.stringify);
-  app.setErrorHandler(sendFailure);
-  app.decorate('stopping', false);
-  app.decorateRequest('caller', null);
-  app.addHook('onRequest', async (request) => {
-    request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
-  });
-  mount(
-    app,
-    statisticsRoutes(store, () => NOW, admission),
-  );
+  app = appOf(statisticsRoutes(store, () => NOW, admission));
   const ids = await store.resolveHosts({ project: 'p', hostnames: HOSTNAMES, limit: 10 });
   hosts = ids.map((id) => id ?? '');
 }

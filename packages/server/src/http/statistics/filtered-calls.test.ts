@@ -1,15 +1,14 @@
 /** Statistics with filters: every call counts what the list of attacks has. */
 import fc from 'fast-check';
-import { type FastifyInstance, fastify } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
 import { scaled } from '../../../../../test/random.ts';
+import { appOf } from '../../../../../test/routes-app.ts';
 import { CATEGORIES, type Category, type Event } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
-import { sendFailure } from '../failures.ts';
-import { mount } from '../route.ts';
 import { statisticsRoutes } from './routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -35,19 +34,7 @@ beforeEach(() => open());
 
 async function open(limits: Parameters<typeof memoryStore>[1] = {}): Promise<void> {
   store = memoryStore(() => NOW, limits);
-  app = fastify();
-  app.setValidatorCompiler(() => () => true);
-  app.setSerializerCompiler(() => JSON.stringify);
-  app.setErrorHandler(sendFailure);
-  app.decorate('stopping', false);
-  app.decorateRequest('caller', null);
-  app.addHook('onRequest', async (request) => {
-    request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
-  });
-  mount(
-    app,
-    statisticsRoutes(store, () => NOW, patientAdmission()),
-  );
+  app = appOf(statisticsRoutes(store, () => NOW, patientAdmission()));
 }
 
 async function append(attacks: readonly Omit<Event, 'hostId' | 'request'>[], hosts: readonly number[]) {
