@@ -230,7 +230,6 @@ async function serve(
   if (io.stderr.isTTY) await (await io.openLog?.(cluster.isWorker))?.flush();
   if (cluster.worker) reportReady(server.address);
   else announce(server.address);
-  await boundGarbage();
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
@@ -275,15 +274,6 @@ async function writeTrouble(store: Store, identity: Served['identity']) {
     const isKnown = error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
     return { message, reason: isKnown ? error.trouble : message };
   }
-}
-
-/**
- * By default, V8 lets the heap grow to several times what is in use before it looks for garbage: 35 MB more under live load,
- * for no less processor time (decision 0012). Not before the service listens: V8 rejects compiled code of other options.
- */
-async function boundGarbage(): Promise<void> {
-  const { setFlagsFromString } = await import('node:v8');
-  setFlagsFromString('--heap-growing-percent=30');
 }
 
 /** An unavailable store may come back; a misconfigured one must be fixed first. */

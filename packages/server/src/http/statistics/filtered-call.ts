@@ -19,8 +19,8 @@ type FilteredQuery = Selection & Range & Filtered;
 /** Computes a response with the statistics that the filter of the query selects. */
 export function filtered<Q extends FilteredQuery>(
   store: Store,
-  compute: (statistics: Statistics, query: Q) => Promise<object>,
-): (query: Q, notes: Notes) => Promise<object> {
+  compute: (statistics: Statistics, query: Q) => Promise<object | string>,
+): (query: Q, notes: Notes) => Promise<object | string> {
   return async (query, notes) => {
     const { filter } = query;
     if (filter === undefined) return compute(store, query);

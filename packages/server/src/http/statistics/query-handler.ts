@@ -40,13 +40,17 @@ export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
   cached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }, notes: Notes) => Promise<object>,
+    compute: (query: Q & { project: string }, notes: Notes) => Promise<object | string>,
     widen?: Widen<Q>,
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */
   uncached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
-    compute: (query: Q & { project: string }, notes: Notes, request: FastifyRequest) => Promise<object>,
+    compute: (
+      query: Q & { project: string },
+      notes: Notes,
+      request: FastifyRequest,
+    ) => Promise<object | string>,
     widen?: Widen<Q>,
   ): Handler;
 }

@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache, cacheShare } from '../../cache.ts';
 import { timed } from '../../diagnostics.ts';
 import { type Range, rangeWarning } from '../../statistics/range.ts';
-import { COMPRESS, type ContentCoding, contentCoding, sendBytes } from '../send.ts';
+import { type ContentCoding, compress, contentCoding, sendBytes } from '../send.ts';
 import type { Trace } from './trace.ts';
 
 /** The memory of the objects around the bytes of a response. */
@@ -17,7 +17,8 @@ const COMPRESSED_BYTES_MIN = 1_400;
 export interface Response {
   /** Null if the store does not know the version of the range. */
   etag: string | null;
-  body: Buffer;
+  /** A string is ASCII. */
+  body: Buffer | string;
   /** The value of the header `Warning`, if there is one. */
   warning?: string;
   notes?: Notes;
@@ -44,7 +45,7 @@ type RangeResponse = Response & ProjectRange & { version: string | null };
 export function rangeResponse(
   { project, from, to }: ProjectRange,
   version: string | null,
-  content: object,
+  content: object | string,
   notes?: Notes,
 ): RangeResponse {
   const etag = version === null ? null : etagOf(`${project} ${from} ${to} ${version}`);
@@ -54,7 +55,7 @@ export function rangeResponse(
     to,
     version,
     etag,
-    body: toBytes(content),
+    body: bodyOf(content),
     compressed: {},
     ...(notes && { notes }),
     ...warningOf({ from, to }),
@@ -62,8 +63,8 @@ export function rangeResponse(
 }
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
-export function contentResponse(content: object, range?: Range, notes?: Notes): Response {
-  const body = toBytes(content);
+export function contentResponse(content: object | string, range?: Range, notes?: Notes): Response {
+  const body = bodyOf(content);
   const parts = { ...(notes && { notes }), ...(range && warningOf(range)) };
   return { etag: etagOf(body), body, compressed: {}, ...parts };
 }
@@ -78,8 +79,10 @@ function etagOf(hashed: Buffer | string): string {
   return `W/"${hash('sha256', hashed, 'base64url').slice(0, 22)}"`;
 }
 
-function toBytes(content: object): Buffer {
-  return Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
+/** Strings and buffers are JSON already. */
+function bodyOf(content: object | string): Buffer | string {
+  if (typeof content === 'string' || Buffer.isBuffer(content)) return content;
+  return Buffer.from(JSON.stringify(content));
 }
 
 export class ResponseCache {
@@ -150,7 +153,7 @@ export async function sendResponse(
   if (notes?.kept !== undefined) sent.push('X-Wafstat-Kept', notes.kept);
   const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
   if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
-  compressed[coding] ??= await timed('compress', () => COMPRESS[coding](body));
+  compressed[coding] ??= await timed('compress', () => compress(coding, body));
   sendBytes(reply, 200, [...sent, 'Content-Encoding', coding, ...timingOf(trace)], compressed[coding]);
 }
 

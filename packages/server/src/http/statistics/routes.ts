@@ -105,8 +105,8 @@ export function statisticsRoutes(
 }
 
 /** An object of 13 properties takes 3.8 us to create and stringify, its text 1.5 us. */
-function categoriesJson(counts: readonly number[]): Buffer {
-  return Buffer.from(`{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`);
+function categoriesJson(counts: readonly number[]): string {
+  return `{${CATEGORIES.map((name, i) => `"${name}":${counts[i]}`).join()}}`;
 }
 
 const TIMELINE_TEXTS = { heads: ['{"requests":[', '],"attacks":['], tail: ']}' };
