@@ -73,6 +73,8 @@ export interface Client {
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
   classification(query: TopAttacksQuery): Promise<Classification>;
+  /** What is going on, in one sentence, and the bursts of attacks in a range: by default, the last 24 hours. */
+  situation(query?: SituationQuery): Promise<Situation>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -138,6 +140,15 @@ export type QpsTimelineQuery = TimelineQuery & {
   /** 0: the average of each point, rounded to a whole number. 1: its busiest second. @default 0 */
   displayOption?: 0 | 1 | undefined;
 };
+
+export interface SituationQuery extends CallOptions, Pick<StatisticsQuery, 'hosts'> {
+  /** The range of the bursts, at most 92 days. @default 24 hours before `to` */
+  from?: number | undefined;
+  /** The time of the situation. @default now */
+  to?: number | undefined;
+  /** The clock of the sentence. @default '+00:00' */
+  timezone?: string | undefined;
+}
 
 /** Counts only the attacks that the filter selects. By more than categories, it counts the kept attacks. */
 export type AttacksQuery = StatisticsQuery & AttackFilter;
@@ -385,6 +396,43 @@ export interface Classification {
   url: TopAttacks<UrlCount>;
   /** By country. */
   geo: TopAttacks<BoundedCount>;
+}
+
+export interface Situation {
+  /** `no_data` comes before `attack`. */
+  state: 'quiet' | 'attack' | 'no_data';
+  /** The host name in it is the choice of clients: escape it before you display it. */
+  sentence: string;
+  /** When the attack or the silence began. Null if it is quiet, or if there was never any data. */
+  since: number | null;
+  /** The range of the bursts. `to` is the time of the situation. */
+  from: number;
+  to: number;
+  /** Attacks in the last hour. */
+  attacks: number;
+  /** How many attacks this hour usually has. Null on the first day. */
+  usual: { low: number; high: number } | null;
+  /** In order of time, the latest 100. */
+  bursts: Burst[];
+  /** Log sources that usually send and have stopped, the latest first. */
+  silent_sources: { name: string; last_seen: number }[];
+}
+
+/** `category`, `host` and `source` are null unless one value has at least half of the attacks. */
+export interface Burst {
+  from: number;
+  to: number;
+  /** The burst has not ended: `to` is that of the situation. */
+  open: boolean;
+  category: AttackType | null;
+  host: string | null;
+  host_id: string | null;
+  /** An address; for IPv6 its /64 network. */
+  source: string | null;
+  attacks: number;
+  blocked: number;
+  /** Attacks divided by the usual number for this time. Null if that is 0. */
+  times_usual: number | null;
 }
 
 export interface ThreatMap {
@@ -662,6 +710,11 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
     topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),
     classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
+    situation: async (query = {}) => {
+      const { from, to, timezone, hosts } = query;
+      const parameters = { from, to, timezone, ...filterParameters({ hosts }) };
+      return get('/waf/overviews/situation', ['state', 'sentence', 'bursts'], parameters, query);
+    },
     threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
     threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
     hosts: (query) => hostPages('/waf/instance', query),

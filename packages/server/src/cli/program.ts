@@ -40,6 +40,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     categories: 'print the table that maps rules to attack categories',
   },
   'Query commands (client of a running service):': {
+    status: 'show in one sentence whether there is an attack, and list the bursts of attacks',
     timeline: 'show requests and attacks over time; the time of an interval is its end',
     types: 'show attacks by category',
     events: 'list the attacks that the service keeps, newest first; or delete those of a source',
@@ -96,6 +97,7 @@ const LOADERS: Readonly<Record<string, Load>> = {
   follow: async () => (await import('./follow.ts')).followCommand,
   explain: async () => (await import('./explain.ts')).explainCommand,
   categories: async () => (await import('./categories.ts')).categoriesCommand,
+  status: async () => (await import('./client/status.ts')).statusCommand,
   timeline: async () => (await import('./client/query.ts')).timelineCommand,
   types: async () => (await import('./client/query.ts')).typesCommand,
   events: async () => (await import('./client/events.ts')).eventsCommand,

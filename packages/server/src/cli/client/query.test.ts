@@ -168,6 +168,7 @@ describe('queries', () => {
       ['timeline --by category', 'overviews/attack/timeline'],
       ['types', 'event/attack/type'],
       ['peak', 'event/request/peak'],
+      ['status', 'overviews/situation'],
       ['top urls --top 5', 'overviews/attack/url'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
@@ -362,6 +363,38 @@ describe('queries', () => {
     expect(JSON.parse((await run(['peak', ...place, ...signIn, ...RANGE, ...host], password)).out)).toEqual({
       qps: 0,
     });
+  });
+
+  test('the status is a sentence, and the bursts if there are any', async () => {
+    const [sentence = '', ...rest] = (await run(['status', ...place, ...signIn], password)).out.split('\n');
+    expect(sentence).toMatch(/^Quiet: \d+ attacks in the last hour\.$/);
+    expect(rest).toEqual(['']);
+    const burst = { from: MINUTE, to: MINUTE + 600_000, open: false, category: 'cc', host: 'www.example.com' };
+    const counts = { host_id: 'h', source: '192.0.2.58', attacks: 4_800, blocked: 4_200, times_usual: 12 };
+    const unknown = { category: null, host: null, host_id: null, source: null, times_usual: null };
+    const { address } = await listen({
+      sentence: 'Since 16:40: attacks.',
+      state: 'attack',
+      bursts: [
+        { ...burst, ...counts },
+        { ...burst, ...counts, ...unknown, open: true },
+      ],
+    });
+    const status = ['status', '--url', address, '--project', 'a'.repeat(32), '--token', 't'];
+    const minute = new Date(MINUTE).toISOString().slice(0, 16).replace('T', ' ');
+    const cells = (await run(status)).out.split('\n').map((line) => line.split(/ {2,}/));
+    expect(cells).toEqual([
+      ['Since 16:40: attacks.'],
+      ...[['burst from (+00:00)', 'length', 'category', 'host', 'source', 'attacks', 'blocked', 'times usual']],
+      [minute, '10 minutes', 'cc', 'www.example.com', '192.0.2.58', '4,800', '87.5%', '12'],
+      [minute, '10 minutes so far', '-', '-', '-', '4,800', '87.5%', '-'],
+      [''],
+    ]);
+    const times = [MINUTE, MINUTE + 600_000].map((time) => new Date(time).toISOString()).join();
+    expect((await run([...status, '--output', 'csv'])).out).toBe(
+      'from,to,open,category,host_id,host,source,attacks,blocked,times_usual\r\n' +
+        `${times},false,cc,h,www.example.com,192.0.2.58,4800,4200,12\r\n${times},true,,,,,4800,4200,\r\n`,
+    );
   });
 
   describe('top', () => {
@@ -878,6 +911,7 @@ describe('a hostile service', () => {
     attacks: series,
     ...Object.fromEntries(ATTACK_TYPES.map((type) => [type, EVIL])),
     qps: EVIL,
+    ...{ state: EVIL, sentence: EVIL, bursts: [{ from: 0, to: 1, category: EVIL, host: EVIL, source: EVIL }] },
     total: 1,
     items: [
       { ...source, hostname: EVIL, timestamp: 0, dropped: { [EVIL]: 1 }, first_seen: 0, last_seen: null },
@@ -912,7 +946,7 @@ describe('a hostile service', () => {
     }
   });
 
-  test.each(['timeline', 'types', 'peak', 'hosts', 'sources'])(
+  test.each(['status', 'timeline', 'types', 'peak', 'hosts', 'sources'])(
     'does not control the terminal in %s',
     async (name) => {
       const { address } = await listen(body, [{ key: 'ACCESS', timeline: series }]);
@@ -936,6 +970,7 @@ describe('a hostile service', () => {
 
   const ITEM = { id: 'a', name: 'a', hostname: 'a', format: 'a', events: 1, without_host: 0, timestamp: 0 };
   test.each([
+    ['status', { state: 'quiet', sentence: '', bursts: [null] }],
     ['timeline', { requests: [null], attacks: [null] }],
     ['timeline', { requests: [{ time: 1e300, num: 1 }], attacks: [{ time: 1e300, num: 1 }] }],
     ['hosts', { total: 1, items: [null] }],

@@ -14,6 +14,7 @@ import { dumpCall, dumpRoute } from './event-dump.ts';
 import { filtered } from './filtered-call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
+import { situationCall } from './situation-call.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
@@ -98,6 +99,7 @@ export function statisticsRoutes(
     },
     ...overviewCalls(store, { cached, uncached }, points),
     ...topCalls(store, { cached, uncached }),
+    situationCall(store, { cached, uncached }, now),
     ...eventCalls(store, { cached, uncached }, eventsRole),
     dumpCall(store, { cached, uncached }, eventsRole, publicUrl),
   ];
