@@ -52,7 +52,9 @@ export async function situationOf(store: Store, query: SituationQuery): Promise<
     store.sources(project),
   ]);
   const selected = hosts && new Set(hosts);
-  const reporting = sources.filter((source) => selected === undefined || source.hosts.some((id) => selected.has(id)));
+  const reporting = sources.filter(
+    (source) => selected === undefined || source.hosts.some((id) => selected.has(id)),
+  );
   const silent = silentSources(reporting, to);
   const rest = {
     ...{ from, to, attacks, usual, bursts },

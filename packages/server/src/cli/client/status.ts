@@ -24,7 +24,15 @@ function situationRenderer(_range: QueryRange, zone: Zone): Renderer<Situation> 
   return {
     table({ sentence, bursts }) {
       if (bursts.length === 0) return [sentence];
-      const header = [`burst from (${zone.name})`, 'length', 'category', 'host', 'source', 'attacks', 'blocked'];
+      const header = [
+        `burst from (${zone.name})`,
+        'length',
+        'category',
+        'host',
+        'source',
+        'attacks',
+        'blocked',
+      ];
       const rows = bursts.map((burst) => [
         dateTime(burst.from, zone, 'minutes'),
         durationText(burst.to - burst.from) + (burst.open ? ' so far' : ''),
