@@ -172,6 +172,7 @@ describe('queries', () => {
       attacks,
       (client) => client.topUrls({ ...RANGE, top: 1_000 }),
     ],
+    [`overviews/attack/network?${RANGE_SENT}`, attacks, (client) => client.topNetworks(RANGE)],
     ['overviews/attack/rule?recent=today', attacks, (client) => client.topRules({ recent: 'today' })],
     [`overviews/attack/country?${WHOLE_SENT}`, attacks, (client) => client.topCountries(whole)],
     ['overviews/situation', situation, (client) => client.situation()],

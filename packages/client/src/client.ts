@@ -64,7 +64,9 @@ export interface Client {
   /** Attacks that the firewall blocked, and all others. Both are always listed. */
   attackActions(query: AttacksQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The addresses of the most attacks, as the overview calls return them. */
-  topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
+  topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount & Location>>;
+  /** The networks (autonomous systems) of the most attacks, like `AS64500`. Status 404 if the service has no `--geoip`. */
+  topNetworks(query: TopAttacksQuery): Promise<TopAttacks<NetworkCount>>;
   /** The most attacked URLs. The same path on two hosts is two items. */
   topUrls(query: TopAttacksQuery): Promise<TopAttacks<UrlCount>>;
   /** The rules of the firewall that matched most attacks, by ID. */
@@ -341,7 +343,7 @@ export interface Top<Item> {
   items: Item[];
 }
 
-/** What a list of values of attacks covers. The service counts them by the hour. */
+/** What a list of values of attacks covers: the range if all its attacks are kept, otherwise whole hours. */
 export interface Coverage {
   /** Number of attacks that have such a value, exact. */
   attacks: number;
@@ -349,9 +351,9 @@ export interface Coverage {
   distinct_is: 'exact' | 'estimate' | 'minimum';
   /** A value that is not kept has at most this many attacks. 0: all numbers are exact. */
   error: number;
-  /** Start of the whole hours that were counted, in milliseconds since the epoch. Later than the start of the query if older hours are no longer kept. */
+  /** Start of what was counted, in milliseconds since the epoch. Later than the start of the query if older hours are no longer kept. */
   from: number;
-  /** End of the whole hours that were counted, exclusive. */
+  /** End of what was counted, exclusive. */
   to: number;
   /** Present if earlier hours of the query were left out because there was too much data for one list. */
   shortened?: true;
@@ -365,7 +367,22 @@ export interface BoundedCount extends KeyCount {
   error: number;
 }
 
-export interface SourceCount {
+/** Where a source is, if the service has files of `--geoip`. */
+export interface Location {
+  /** Country code, like `DE`. */
+  country?: string;
+  /** Autonomous system, like `AS64500`. */
+  network?: string;
+  /** Its operator. */
+  network_name?: string;
+}
+
+export interface NetworkCount extends BoundedCount {
+  /** The operator of the network. */
+  name: string;
+}
+
+export interface SourceCount extends Location {
   /** An address, or a network: IPv6 addresses count in their /64, like `2001:db8:1:2::/64`. */
   ip: string;
   /** The source has at least this many attacks, and at most `num + error`. */
@@ -706,6 +723,7 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
     attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
     topIps: (query) => statistics('overviews/attack/ip', TOP_ATTACKS, query),
+    topNetworks: (query) => statistics('overviews/attack/network', TOP_ATTACKS, query),
     topUrls: (query) => statistics('overviews/attack/url', TOP_ATTACKS, query),
     topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
     topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),

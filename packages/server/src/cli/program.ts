@@ -47,8 +47,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'event <id>':
       'show everything that is kept of an attack: the request, and all rules with what they matched',
     peak: 'show the number of requests in the busiest second, and the minute in which it was',
-    'top <sources|urls|rules|countries>':
-      'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
+    'top <sources|networks|urls|rules|countries>':
+      'show the sources, networks (with --geoip), URLs, rules or countries with the most attacks; counts cover whole hours if some attacks are not kept',
     hosts:
       "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
     sources:
