@@ -83,36 +83,36 @@ describe.each(TRAFFIC)('%s', (_name, traffic) => {
   });
 });
 
-/** `days` of 40 attacks in 5 minutes, then these counts. */
+/** `days` of 40 attacks in 5 minutes, then these counts. With 8 days, the hours of all 7 days before are known. */
 function after(days: number, ...last: number[]) {
   const usual = Array.from({ length: days * DAY }, () => 40);
   return { counts: [...usual, ...last], historyStart: 0 };
 }
 
 test('a burst opens above 200 attacks, and ends at the mean plus one deviation', () => {
-  const start = 7 * DAY;
-  expect(new History(after(7)).baselineAt(start)).toEqual({ mean: 40, deviation: 8 });
-  expect(findBursts(after(7, 200, 40))).toEqual([]);
-  expect(findBursts(after(7, 201, 49, 48, 49))).toEqual([
+  const start = 8 * DAY;
+  expect(new History(after(8)).baselineAt(start)).toEqual({ mean: 40, deviation: 8 });
+  expect(findBursts(after(8, 200, 40))).toEqual([]);
+  expect(findBursts(after(8, 201, 49, 48, 49))).toEqual([
     { first: start, end: start + 2, isOpen: false, usual: 80 },
   ]);
-  expect(findBursts(after(7, 40, 500, 49))).toEqual([
+  expect(findBursts(after(8, 40, 500, 49))).toEqual([
     { first: start + 1, end: start + 3, isOpen: true, usual: 80 },
   ]);
 });
 
 test('the sensitivity is the least z-score of a burst', () => {
-  const series = after(7, 250);
+  const series = after(8, 250);
   expect(findBursts({ ...series, sensitivity: 26 })).toHaveLength(1);
   expect(findBursts({ ...series, sensitivity: 26.25 })).toEqual([]);
 });
 
 test('a point that has not ended opens a burst, but ends none', () => {
-  const open = { ...after(7, 300), lastShare: 0.25 };
-  expect(findBursts(open)).toEqual([{ first: 7 * DAY, end: 7 * DAY + 1, isOpen: true, usual: 10 }]);
-  const next = { ...after(7, 300, 1), lastShare: 0.25 };
-  expect(findBursts(next)).toEqual([{ first: 7 * DAY, end: 7 * DAY + 2, isOpen: true, usual: 50 }]);
-  expect(findBursts({ ...next, lastShare: 1 })).toMatchObject([{ end: 7 * DAY + 1, isOpen: false }]);
+  const open = { ...after(8, 300), lastShare: 0.25 };
+  expect(findBursts(open)).toEqual([{ first: 8 * DAY, end: 8 * DAY + 1, isOpen: true, usual: 10 }]);
+  const next = { ...after(8, 300, 1), lastShare: 0.25 };
+  expect(findBursts(next)).toEqual([{ first: 8 * DAY, end: 8 * DAY + 2, isOpen: true, usual: 50 }]);
+  expect(findBursts({ ...next, lastShare: 1 })).toMatchObject([{ end: 8 * DAY + 1, isOpen: false }]);
 });
 
 test('bursts need six hours of history', () => {

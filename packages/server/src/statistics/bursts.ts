@@ -21,6 +21,8 @@ const COUNT_MIN = 200;
 const SENSITIVITY = 3.5;
 /** The deviation is at least this share of the mean. With less, chance alone makes bursts: a month has 8,640 points. */
 const DEVIATION_SHARE_MIN = 0.2;
+/** The same in the first week, in which the first busy weekend must not be a burst. */
+const DEVIATION_SHARE_MIN_YOUNG = 0.5;
 /**
  * An earlier burst must not hide the next one: counts are left out of the baseline if they are this many times the median of the
  * three hours around them. A busy weekend is not left out.
@@ -109,8 +111,10 @@ export class History {
       const middle = point - day * DAY_POINTS;
       addPoints(middle - HALF_HOUR_POINTS, middle + HALF_HOUR_POINTS);
     }
+    const isYoung = points < BASELINE_DAYS * 2 * HALF_HOUR_POINTS;
     if (points < HISTORY_POINTS) addPoints(point - HISTORY_POINTS, point);
-    return points < HISTORY_POINTS ? undefined : baselineOf(sample);
+    if (points < HISTORY_POINTS) return undefined;
+    return baselineOf(sample, isYoung ? DEVIATION_SHARE_MIN_YOUNG : DEVIATION_SHARE_MIN);
   }
 
   #isPeak(point: number): boolean {
@@ -129,11 +133,11 @@ export class History {
   }
 }
 
-function baselineOf(sample: readonly number[]): Baseline {
+function baselineOf(sample: readonly number[], shareMin: number): Baseline {
   const sum = sample.reduce((total, count) => total + count, 0);
   const mean = sample.length === 0 ? 0 : sum / sample.length;
   const squares = sample.reduce((total, count) => total + (count - mean) ** 2, 0);
   const deviation = sample.length === 0 ? 0 : Math.sqrt(squares / sample.length);
   // The deviation of chance is the root of the mean.
-  return { mean, deviation: Math.max(deviation, DEVIATION_SHARE_MIN * mean, Math.sqrt(mean), 1) };
+  return { mean, deviation: Math.max(deviation, shareMin * mean, Math.sqrt(mean), 1) };
 }
