@@ -32,6 +32,13 @@ test('the demo shows progress, has 30 days of traffic, and new events keep arriv
     'new events',
     240_000,
   );
+  const { sentence, bursts } = await api.getJson<{ sentence: string; bursts: object[] }>(
+    'waf/overviews/situation',
+  );
+  expect(sentence).toMatch(
+    /^(Quiet: [\d,]+ attacks? in the last hour, usually|Since \d\d:\d\d: .+ on \w+\.example\.com from) /,
+  );
+  expect(bursts.length).toBeGreaterThan(0);
   // Top lists are kept for 30 days, and ten minutes until the next pass, also in the demo. Their response says so.
   await eventually(async () => {
     const query = `from=${now - 90 * DAY_MS}&to=${now}`;

@@ -42,38 +42,35 @@ export interface Query {
   hostIds?: ReadonlyMap<string, string>;
 }
 
-/** `inHours` returns the events in the hours that the range touches. */
-type Compute = (events: readonly KnownEvent[], query: Query, inHours: () => readonly KnownEvent[]) => unknown;
+type Compute = (events: readonly KnownEvent[], query: Query) => unknown;
 
-/** The calls about values of attacks, which count whole hours. */
+/** The calls about values of attacks. All attacks are kept, so they count the range to the millisecond. */
 const TOP_CALLS: Readonly<Record<string, Compute>> = {
-  'event/attack/source?top=3': (_, query, inHours) => {
-    const { items, ...list } = topValues(inHours(), query, sourceOf, 3);
+  'event/attack/source?top=3': (events, query) => {
+    const { items, ...list } = topValues(events, query, sourceOf, 3);
     return { ...list, items: items.map(({ key, num, error }) => ({ ip: key, num, error })) };
   },
-  'event/attack/source/num': (_, query, inHours) => {
-    const { total, items: _items, ...coverage } = topValues(inHours(), query, sourceOf, 1);
+  'event/attack/source/num': (events, query) => {
+    const { total, items: _items, ...coverage } = topValues(events, query, sourceOf, 1);
     return { sip: total, ...coverage };
   },
-  'overviews/attack/ip': (_, query, inHours) => topValues(inHours(), query, sourceOf, 5),
-  'overviews/attack/url?top=4': (_, query, inHours) => topUrls(inHours(), query, 4),
-  'overviews/attack/rule?top=1000': (_, query, inHours) =>
-    topValues(inHours(), query, ({ rule }) => rule, 1_000),
-  'overviews/attack/rule?attacks=sqli,xss': (_, query, inHours) =>
+  'overviews/attack/ip': (events, query) => topValues(events, query, sourceOf, 5),
+  'overviews/attack/url?top=4': (events, query) => topUrls(events, query, 4),
+  'overviews/attack/rule?top=1000': (events, query) => topValues(events, query, ({ rule }) => rule, 1_000),
+  'overviews/attack/rule?attacks=sqli,xss': (events, query) =>
     topValues(
-      inHours().filter(({ attack }) => attack === 'sqli' || attack === 'xss'),
+      events.filter(({ attack }) => attack === 'sqli' || attack === 'xss'),
       query,
       ({ rule }) => rule,
       5,
     ),
-  'overviews/attack/country?top=2': (_, query, inHours) =>
-    topValues(inHours(), query, ({ country }) => country, 2),
-  'overviews/classification?top=2': (events, query, inHours) => ({
+  'overviews/attack/country?top=2': (events, query) => topValues(events, query, ({ country }) => country, 2),
+  'overviews/classification?top=2': (events, query) => ({
     domain: topDomains(events, 2),
     attack_type: top(byCategory(events), 2),
-    ip: topValues(inHours(), query, sourceOf, 2),
-    url: topUrls(inHours(), query, 2),
-    geo: topValues(inHours(), query, ({ country }) => country, 2),
+    ip: topValues(events, query, sourceOf, 2),
+    url: topUrls(events, query, 2),
+    geo: topValues(events, query, ({ country }) => country, 2),
   }),
 };
 
@@ -122,10 +119,10 @@ export const CALLS: Readonly<Record<string, Compute>> = {
   ...TOP_CALLS,
   // The older paths of the SDK of 2021.
   'event/url': (events) => ({ qps: busiestSecond(events.filter(isRequest)) }),
-  'event/domain/url': (_, query, inHours) => topUrls(inHours(), query, 5),
+  'event/domain/url': (events, query) => topUrls(events, query, 5),
   'overviews/attack/domain': (events) => topDomains(events, 5),
   'overviews/attack/action': actions,
-  'overviews/attack/region': (_, query, inHours) => topValues(inHours(), query, ({ country }) => country, 5),
+  'overviews/attack/region': (events, query) => topValues(events, query, ({ country }) => country, 5),
 };
 
 function actions(events: readonly KnownEvent[]) {
@@ -237,7 +234,8 @@ function topValues(
     attacks: count(counted, isAttack),
     distinct_is: 'exact',
     error: 0,
-    ...hoursOf(query),
+    from: query.from,
+    to: query.to,
     items: items.map((item) => ({ ...item, error: 0 })),
   };
 }
@@ -257,11 +255,6 @@ function topUrls(events: readonly KnownEvent[], query: Query, size: number) {
     return { key: url, num, host: names.get(id) ?? '', host_id: id || null, error };
   });
   return { ...list, items: urls };
-}
-
-function hoursOf({ from, to }: Query) {
-  const start = from - (from % HOUR_MS);
-  return { from: start, to: from === to ? start : Math.ceil(to / HOUR_MS) * HOUR_MS };
 }
 
 function sorted(counts: ReadonlyMap<string, number>): { key: string; num: number }[] {
@@ -302,7 +295,7 @@ export class Oracle {
   expected(path: string, query: Query): unknown {
     const compute = CALLS[path];
     if (compute === undefined) throw new Error(`the oracle does not know ${path}`);
-    return compute(this.#matching(query), query, () => this.#matching({ ...query, ...hoursOf(query) }));
+    return compute(this.#matching(query), query);
   }
 
   #matching({ from, to, hostnames }: Query): KnownEvent[] {

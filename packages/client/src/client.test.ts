@@ -111,6 +111,7 @@ describe('queries', () => {
   const attacks = { ...list, ...coverage };
   const classification = { domain: list, attack_type: list, ip: attacks, url: attacks, geo: attacks };
   const events = { ...list, matched_attacks: 0, attacks: 0, kept: 0, kept_attacks: 0, complete: true };
+  const situation = { state: 'quiet', sentence: 'Quiet: no attacks in the last hour.', bursts: [] };
   const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
   const RANGE_SENT = 'from=0&to=60000';
   const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;
@@ -171,8 +172,11 @@ describe('queries', () => {
       attacks,
       (client) => client.topUrls({ ...RANGE, top: 1_000 }),
     ],
+    [`overviews/attack/network?${RANGE_SENT}`, attacks, (client) => client.topNetworks(RANGE)],
     ['overviews/attack/rule?recent=today', attacks, (client) => client.topRules({ recent: 'today' })],
     [`overviews/attack/country?${WHOLE_SENT}`, attacks, (client) => client.topCountries(whole)],
+    ['overviews/situation', situation, (client) => client.situation()],
+    [`overviews/situation?${WHOLE_SENT}`, situation, (client) => client.situation(whole)],
     ['tag/threat/map', threats, (client) => client.threatMap()],
     ['map/threat', threats, (client) => client.threats()],
     ['instance/a%2Fb', host, (client) => client.host('a/b')],

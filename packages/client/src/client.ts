@@ -64,7 +64,9 @@ export interface Client {
   /** Attacks that the firewall blocked, and all others. Both are always listed. */
   attackActions(query: AttacksQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The addresses of the most attacks, as the overview calls return them. */
-  topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
+  topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount & Location>>;
+  /** The networks (autonomous systems) of the most attacks, like `AS64500`. Status 404 if the service has no `--geoip`. */
+  topNetworks(query: TopAttacksQuery): Promise<TopAttacks<NetworkCount>>;
   /** The most attacked URLs. The same path on two hosts is two items. */
   topUrls(query: TopAttacksQuery): Promise<TopAttacks<UrlCount>>;
   /** The rules of the firewall that matched most attacks, by ID. */
@@ -73,6 +75,8 @@ export interface Client {
   topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
   /** The hosts, categories, sources, URLs and countries with the most attacks. */
   classification(query: TopAttacksQuery): Promise<Classification>;
+  /** What is going on, in one sentence, and the bursts of attacks in a range: by default, the last 24 hours. */
+  situation(query?: SituationQuery): Promise<Situation>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
   /** The same as `threatMap`, under its other path: `map/threat`. */
@@ -138,6 +142,15 @@ export type QpsTimelineQuery = TimelineQuery & {
   /** 0: the average of each point, rounded to a whole number. 1: its busiest second. @default 0 */
   displayOption?: 0 | 1 | undefined;
 };
+
+export interface SituationQuery extends CallOptions, Pick<StatisticsQuery, 'hosts'> {
+  /** The range of the bursts, at most 92 days. @default 24 hours before `to` */
+  from?: number | undefined;
+  /** The time of the situation. @default now */
+  to?: number | undefined;
+  /** The clock of the sentence. @default '+00:00' */
+  timezone?: string | undefined;
+}
 
 /** Counts only the attacks that the filter selects. By more than categories, it counts the kept attacks. */
 export type AttacksQuery = StatisticsQuery & AttackFilter;
@@ -330,7 +343,7 @@ export interface Top<Item> {
   items: Item[];
 }
 
-/** What a list of values of attacks covers. The service counts them by the hour. */
+/** What a list of values of attacks covers: the range if all its attacks are kept, otherwise whole hours. */
 export interface Coverage {
   /** Number of attacks that have such a value, exact. */
   attacks: number;
@@ -338,9 +351,9 @@ export interface Coverage {
   distinct_is: 'exact' | 'estimate' | 'minimum';
   /** A value that is not kept has at most this many attacks. 0: all numbers are exact. */
   error: number;
-  /** Start of the whole hours that were counted, in milliseconds since the epoch. Later than the start of the query if older hours are no longer kept. */
+  /** Start of what was counted, in milliseconds since the epoch. Later than the start of the query if older hours are no longer kept. */
   from: number;
-  /** End of the whole hours that were counted, exclusive. */
+  /** End of what was counted, exclusive. */
   to: number;
   /** Present if earlier hours of the query were left out because there was too much data for one list. */
   shortened?: true;
@@ -354,7 +367,22 @@ export interface BoundedCount extends KeyCount {
   error: number;
 }
 
-export interface SourceCount {
+/** Where a source is, if the service has files of `--geoip`. */
+export interface Location {
+  /** Country code, like `DE`. */
+  country?: string;
+  /** Autonomous system, like `AS64500`. */
+  network?: string;
+  /** Its operator. */
+  network_name?: string;
+}
+
+export interface NetworkCount extends BoundedCount {
+  /** The operator of the network. */
+  name: string;
+}
+
+export interface SourceCount extends Location {
   /** An address, or a network: IPv6 addresses count in their /64, like `2001:db8:1:2::/64`. */
   ip: string;
   /** The source has at least this many attacks, and at most `num + error`. */
@@ -385,6 +413,43 @@ export interface Classification {
   url: TopAttacks<UrlCount>;
   /** By country. */
   geo: TopAttacks<BoundedCount>;
+}
+
+export interface Situation {
+  /** `no_data` comes before `attack`. */
+  state: 'quiet' | 'attack' | 'no_data';
+  /** The host name in it is the choice of clients: escape it before you display it. */
+  sentence: string;
+  /** When the attack or the silence began. Null if it is quiet, or if there was never any data. */
+  since: number | null;
+  /** The range of the bursts. `to` is the time of the situation. */
+  from: number;
+  to: number;
+  /** Attacks in the last hour. */
+  attacks: number;
+  /** How many attacks this hour usually has. Null on the first day. */
+  usual: { low: number; high: number } | null;
+  /** In order of time, the latest 100. */
+  bursts: Burst[];
+  /** Log sources that usually send and have stopped, the latest first. */
+  silent_sources: { name: string; last_seen: number }[];
+}
+
+/** `category`, `host` and `source` are null unless one value has at least half of the attacks. */
+export interface Burst {
+  from: number;
+  to: number;
+  /** The burst has not ended: `to` is that of the situation. */
+  open: boolean;
+  category: AttackType | null;
+  host: string | null;
+  host_id: string | null;
+  /** An address; for IPv6 its /64 network. */
+  source: string | null;
+  attacks: number;
+  blocked: number;
+  /** Attacks divided by the usual number for this time. Null if that is 0. */
+  times_usual: number | null;
 }
 
 export interface ThreatMap {
@@ -658,10 +723,16 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
     attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
     topIps: (query) => statistics('overviews/attack/ip', TOP_ATTACKS, query),
+    topNetworks: (query) => statistics('overviews/attack/network', TOP_ATTACKS, query),
     topUrls: (query) => statistics('overviews/attack/url', TOP_ATTACKS, query),
     topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
     topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),
     classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
+    situation: async (query = {}) => {
+      const { from, to, timezone, hosts } = query;
+      const parameters = { from, to, timezone, ...filterParameters({ hosts }) };
+      return get('/waf/overviews/situation', ['state', 'sentence', 'bursts'], parameters, query);
+    },
     threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
     threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
     hosts: (query) => hostPages('/waf/instance', query),

@@ -38,6 +38,11 @@ const TOP_LIST_OPTIONS = grouped('Top lists:', {
     oneOf('full', 'prefix', 'off'),
     { default: 'full' },
   ),
+  geoip: setting(
+    '--geoip <file...>',
+    'MMDB file with the countries or networks (ASN) of addresses; may be repeated; replaced files are read again',
+    listOfValues(file),
+  ),
   topKeys: setting(
     '--top-keys <n>',
     'how many distinct values a top list keeps per hour and per project or host; counts are exact up to this number',

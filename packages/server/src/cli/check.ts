@@ -38,6 +38,7 @@ import {
   withConnection,
 } from './installation.ts';
 import { certificateOf, checkCanListen, metricsWarning } from './listeners.ts';
+import { openGeoIp } from './open-geoip.ts';
 import { flagOf, type Source, type Values } from './options.ts';
 
 type ServiceValues = Values<typeof SERVICE_OPTIONS>;
@@ -85,6 +86,7 @@ export async function inspectService(
     }
   };
   await attempt(() => checkCertificate(values, io, findings));
+  await attempt(async () => void (await openGeoIp(values.geoip)));
   const isRemote = source('identityUrl') !== undefined;
   await checkListeners(values, isRemote, io, findings, attempt);
   await attempt(() => checkPasswordFile(values));

@@ -22,6 +22,7 @@ import {
   startsLikeErrorLog,
   throwFailure,
 } from './log-source.ts';
+import { openGeoIp } from './open-geoip.ts';
 import { patternProblems } from './reader-options.ts';
 import { notifyReady } from './systemd.ts';
 
@@ -48,7 +49,9 @@ export const followCommand = command({
     io.letQueriesGoFirst?.();
     const followAll = async (store: Store, project: string) => {
       const limits = readLimits(values);
-      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io);
+      const geo = await openGeoIp(values.geoip);
+      geo?.watch({ info: (message) => printText(io.stderr, message), warn: (message) => warn(io, message) });
+      const { ingest, pipeline } = logSource(store, { ...values, project }, limits, io, geo);
       // For the summary only: the horizon may move back while the command runs.
       const state = await store.retention().catch(() => null);
       const summary = new IngestSummary(io, {

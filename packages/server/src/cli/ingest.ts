@@ -30,6 +30,7 @@ import {
   startsLikeErrorLog,
   throwFailure,
 } from './log-source.ts';
+import { openGeoIp } from './open-geoip.ts';
 import { patternProblems, readerOptions } from './reader-options.ts';
 
 /**
@@ -70,9 +71,10 @@ export const ingestCommand = command({
       const { horizon, freedBefore } = await store.retention();
       // Known to the readers, so that they report the lines that the store would not count.
       const limits = { ...readLimits(values), horizon };
+      const geo = await openGeoIp(values.geoip);
       const parsers = new ParserThreads(parserSetup(readerOptions(values), limits), parserThreads());
       const run = {
-        ...logSource(store, { ...values, project }, limits, io),
+        ...logSource(store, { ...values, project }, limits, io, geo),
         store,
         left,
         outage: new Outage(),

@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Privacy } from '../attack-details.ts';
 import { COUNTING_OPTIONS, LOCATION_OPTIONS } from '../config.ts';
+import type { GeoIp } from '../geoip.ts';
 import { FIRST_BYTES, isErrorLog, type ReadLimits } from '../ingest/batch-reader.ts';
 import { ByteReader, openLog } from '../ingest/byte-stream.ts';
 import type { FileIngest } from '../ingest/file.ts';
@@ -44,12 +45,14 @@ export function logSource(
   values: Values<Omit<typeof LOG_OPTIONS, keyof typeof LOCATION_OPTIONS>>,
   read: ReadLimits,
   io: Io,
+  geo: GeoIp | undefined,
 ): { ingest: FileIngest; pipeline: Pipeline } {
   const { project, source, format, hosts, hostsMax, sourcesMax } = values;
   const limits = {
     ...read,
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
+    geo,
   };
   return {
     ingest: { project, source: { name: source, format }, reader: readerOptions(values) },

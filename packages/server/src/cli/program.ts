@@ -40,14 +40,15 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     categories: 'print the table that maps rules to attack categories',
   },
   'Query commands (client of a running service):': {
+    status: 'show in one sentence whether there is an attack, and list the bursts of attacks',
     timeline: 'show requests and attacks over time; the time of an interval is its end',
     types: 'show attacks by category',
     events: 'list the attacks that the service keeps, newest first; or delete those of a source',
     'event <id>':
       'show everything that is kept of an attack: the request, and all rules with what they matched',
     peak: 'show the number of requests in the busiest second, and the minute in which it was',
-    'top <sources|urls|rules|countries>':
-      'show the sources, URLs, rules or countries with the most attacks; counts cover whole hours',
+    'top <sources|networks|urls|rules|countries>':
+      'show the sources, networks (with --geoip), URLs, rules or countries with the most attacks; counts cover whole hours if some attacks are not kept',
     hosts:
       "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
     sources:
@@ -96,6 +97,7 @@ const LOADERS: Readonly<Record<string, Load>> = {
   follow: async () => (await import('./follow.ts')).followCommand,
   explain: async () => (await import('./explain.ts')).explainCommand,
   categories: async () => (await import('./categories.ts')).categoriesCommand,
+  status: async () => (await import('./client/status.ts')).statusCommand,
   timeline: async () => (await import('./client/query.ts')).timelineCommand,
   types: async () => (await import('./client/query.ts')).typesCommand,
   events: async () => (await import('./client/events.ts')).eventsCommand,

@@ -122,6 +122,8 @@ const SCORE = 5;
 const BURST_CATEGORIES: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
 const BURST_WINDOW_S = 6 * 3_600;
 const BURST_PER_SECOND = 0.7;
+/** The first window of a day always has a burst. */
+const WINDOWS_PER_DAY = 4;
 
 /** Events from one second (since the epoch) until just before another. `hostIds` are in the order of SAMPLE_HOSTS. */
 export function sampleEvents(from: number, endExclusive: number, hostIds: readonly string[]): Event[] {
@@ -202,11 +204,11 @@ interface Burst {
   category: Category;
 }
 
-/** About two of three windows of six hours have a burst of 10 to 40 minutes. */
+/** About three of four windows of six hours have a burst of 10 to 40 minutes. */
 function burstOf(second: number): Burst | null {
   const window = Math.floor(second / BURST_WINDOW_S);
   const random = randomNumbers(window * 7_919 + 13);
-  if (random() > 0.66) return null;
+  if (random() > 0.66 && window % WINDOWS_PER_DAY !== 0) return null;
   const start = window * BURST_WINDOW_S + random() * (BURST_WINDOW_S - 2_400);
   const end = start + 600 + random() * 1_800;
   const host = Math.floor(random() * SAMPLE_HOSTS.length);

@@ -43,6 +43,7 @@ import {
   metricsWarning,
   reloadCertificate,
 } from './listeners.ts';
+import { openGeoIp } from './open-geoip.ts';
 import { flag, type Given, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
 import { logFormatter } from './pretty-log.ts';
 import { quoted, shownOptions } from './shown-options.ts';
@@ -315,6 +316,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
   const { identity, store, metrics, given } = served;
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
+  const geo = await openGeoIp(values.geoip);
   const log = logFormatter(values.logFormat, io);
   // Loaded here: loading takes longer than most other commands run.
   const { createApp } = await import('../http/app.ts');
@@ -337,6 +339,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
       attackSources: values.attackSources,
       attackQueries: values.attackQueries,
       attackValues: values.attackValues,
+      geo,
     },
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,
@@ -367,12 +370,14 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     throw error;
   });
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
+  const stopWatching = geo?.watch(app.log);
   return {
     address: addressOf(app.server, listen.host, certificate !== null),
     log: app.log,
     /** Finishes requests in progress; closes connections that are slower than STOP_MS_MAX, or idle. */
     async close() {
       stopReloading();
+      stopWatching?.();
       await drain(app, values.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
       const deadline = afterRunning(STOP_MS_MAX, () => app.server.closeAllConnections());
       await app.close();

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { COUNTING_OPTIONS, LOCATION_OPTIONS, SERVER_OPTIONS } from '../config.ts';
 import { parseDatabaseUrl } from '../postgres/url.ts';
-import { flag, flagOf, type Given, type Options } from './options.ts';
+import { flag, flagOf, type Given, type Options, REPEATED } from './options.ts';
 
 /** Where the installation is, and which files it reads. */
 const SHOWN_OPTIONS = { ...LOCATION_OPTIONS, categories: SERVER_OPTIONS.categories };
@@ -27,7 +27,8 @@ function textsOf(options: Options, given: Given): string[] {
     if (text === undefined || text === option.default) return [];
     if (!option.flags.includes('<')) return flag(text) ? [flagOf(option)] : [];
     // Relative paths are those of the service.
-    return [flagOf(option), /<(?:dir|file)>$/.test(option.flags) ? resolve(text) : text];
+    const isPath = /<(?:dir|file)(?:\.\.\.)?>$/.test(option.flags);
+    return text.split(REPEATED).flatMap((value) => [flagOf(option), isPath ? resolve(value) : value]);
   });
 }
 

@@ -1,12 +1,13 @@
 /** The options of top lists and kept attacks, from the command line to the store. */
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { mmdbFile } from '../../../../test/mmdb.ts';
 import type { AttackList } from '../store/attack-list.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store, TopList } from '../store/store.ts';
@@ -91,6 +92,27 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   expect(
     await inStore((store) => store.count({ project: id, edges: [0, NOW], rows: 'timeline' })),
   ).toMatchObject({ 1: Float64Array.of(120) });
+});
+
+test('ingest looks up countries in the files of --geoip, and refuses other files', async () => {
+  const { id } = JSON.parse(await run(['project', 'add', 'located', '--json']));
+  const [file, bad] = [join(directory, 'countries.mmdb'), join(directory, 'bad.mmdb')];
+  await writeFile(file, mmdbFile({ '192.0.2.0/24': { country: { iso_code: 'DE' } } }));
+  await writeFile(bad, 'no countries');
+  const line = JSON.stringify({ time: NOW - 1, host: 'a.example', attack: 'sqli', source: '192.0.2.7' });
+  const ingest = ['ingest', '-', '--project', 'located', '--format', 'events'];
+  await run([...ingest, '--geoip', file], line);
+  const list = await inStore((store) =>
+    store.top({ project: id, list: 'countries', from: 0, to: NOW, limit: 9 }),
+  );
+  expect(list.items).toEqual([{ key: 'DE', count: 1, error: 0 }]);
+  const serve = ['serve', '--listen', '127.0.0.1:0'];
+  for (const command of [ingest, serve, [...serve, '--check']]) {
+    const io = memoryIo(line, new AbortController().signal);
+    expect(await runProgram([...command, '--geoip', file, '--geoip', bad, ...data], io)).toBe(1);
+    io.stderr.end();
+    expect(await text(io.stderr)).toContain(`--geoip: ${bad} is not a readable MMDB file (`);
+  }
 });
 
 test('ingest keeps as many attacks as --events-max says, and a deleted project has none', async () => {

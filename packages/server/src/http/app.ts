@@ -244,7 +244,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const admission = options.admission ?? new Admission();
   const { cacheBytes, eventsRole } = options;
   const { publicUrl } = catalog;
-  const statistics = statisticsRoutes(store, now, admission, { cacheBytes, eventsRole, publicUrl });
+  const { geo } = options.limits;
+  const statistics = statisticsRoutes(store, now, admission, { cacheBytes, eventsRole, publicUrl, geo });
   mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store)]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { memoryStore } from '../../../../test/memory-store.ts';
+import { geoIpOf } from '../../../../test/mmdb.ts';
 import type { Outcome } from './batch-reader.ts';
 import { LineBlock } from './lines.ts';
 import { type Limits, LinesInFuture, Pipeline, SourceLimitReached } from './pipeline.ts';
@@ -51,6 +52,27 @@ test('events before the horizon are dropped, whether the reader or the store not
   const other = setUp();
   await other.store.prune(NOW - DAY_MS);
   expect(await other.count({ time: NOW - DAY_MS }, { time: NOW - DAY_MS - 1 })).toMatchObject(dropped);
+});
+
+test('attacks without a country get that of their source', async () => {
+  const geo = geoIpOf({ '192.0.2.0/24': { country: { iso_code: 'DE' } } });
+  const attack = { time: NOW, attack: 'sqli', source: '192.0.2.7' };
+  const countries = async (limits: Partial<Limits>) => {
+    const { store, count } = setUp(2, limits);
+    await count(
+      attack,
+      { ...attack, country: 'FR' },
+      { ...attack, source: '198.51.100.7' },
+      { time: NOW, attack: 'xss' },
+      { time: NOW },
+    );
+    const list = await store.top({ project: 'p', from: NOW, to: NOW + 1, list: 'countries', limit: 9 });
+    return list.items.map(({ key }) => key);
+  };
+  expect(await countries({})).toEqual(['FR']);
+  expect(await countries({ geo })).toEqual(['DE', 'FR']);
+  expect(await countries({ geo, attackSources: 'prefix' })).toEqual(['DE', 'FR']);
+  expect(await countries({ geo, attackSources: 'off' })).toEqual(['FR']);
 });
 
 test('a request that another log has counted is not accepted again', async () => {

@@ -1,7 +1,8 @@
 /** From log lines to counted events: read them, resolve their hosts, append. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BoundedCache } from '../cache.ts';
-import { countRecords, type Event, normalHostname } from '../event.ts';
+import { type AttackDetails, countRecords, type Event, normalHostname } from '../event.ts';
+import type { GeoIp } from '../geoip.ts';
 import { reached } from '../rare-states.ts';
 import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
 import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './batch-reader.ts';
@@ -10,6 +11,8 @@ import type { LogRecord } from './formats/format.ts';
 export interface Limits extends ReadLimits {
   /** Host names registered from logs, per project. Traffic of further hosts counts in the project's total only. */
   hostsMax: number;
+  /** Finds the countries that logs do not name. */
+  geo?: GeoIp | undefined;
   /** Sources per project; no limit if absent. Batches of further sources are refused. */
   sourcesMax?: number | undefined;
 }
@@ -111,10 +114,18 @@ export class Pipeline extends BatchReader {
       const { host, hostId } = record;
       const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
       if (id === null && host !== undefined) outcome.unregistered_host += record.recordCount ?? 1;
+      if (record.details !== undefined) this.#addCountry(record.details);
       // The record itself becomes the event: a new object per line would take a tenth of the time.
       Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
     }
     return records as readonly LogRecord[] as readonly Event[];
+  }
+
+  #addCountry(details: AttackDetails): void {
+    const { source, country } = details;
+    if (source === undefined || country !== undefined) return;
+    const found = this.#limits.geo?.country(source);
+    if (found !== undefined) details.country = found;
   }
 
   async append(

@@ -1,17 +1,22 @@
 /** Statistics of attacks with filters: the same methods as those of the store, for some of the attacks. */
+import { timed } from '../diagnostics.ts';
 import { CATEGORIES, type Category } from '../event.ts';
-import type {
-  AnyCounts,
-  AttackFilter,
-  CountedField,
-  CountQuery,
-  Counts,
-  Store,
-  TopItem,
-  TopList,
-  TopQuery,
+import {
+  type AnyCounts,
+  type AttackFilter,
+  type CountedField,
+  type CountQuery,
+  type Counts,
+  HOUR_MS,
+  QueryTooLarge,
+  type Selection,
+  type Store,
+  type TimeRange,
+  type TopItem,
+  type TopList,
+  type TopQuery,
 } from '../store/store.ts';
-import { mostFrequent, type Statistics } from './overview.ts';
+import { attacksByCategory, mostFrequent, type Statistics } from './overview.ts';
 
 /** Whether a filter selects by more than categories, so that only the kept attacks can answer. */
 export function needsKeptAttacks({ include, exclude }: AttackFilter): boolean {
@@ -22,6 +27,124 @@ export function selectedCategories({ include, exclude }: AttackFilter): Category
   return CATEGORIES.filter(
     (name) => (include.categories?.includes(name) ?? true) && !exclude.categories?.includes(name),
   );
+}
+
+/** Counts all attacks. */
+export class ExactStatistics implements Statistics {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  hosts(project: string) {
+    return this.#store.hosts(project);
+  }
+
+  count<const Q extends CountQuery>(query: Q): Promise<Counts<Q>> {
+    return this.#store.count(query);
+  }
+
+  top(query: TopQuery): Promise<TopList> {
+    return exactTop(this.#store, query);
+  }
+}
+
+/**
+ * If all attacks of the range are kept, the list is exact and covers the range to the millisecond. The same if only those of
+ * whole hours are missing, whose summaries are exact. Otherwise the list covers whole hours, with the bounds of the store.
+ */
+async function exactTop(store: Store, query: TopQuery): Promise<TopList> {
+  return (await topOfParts(store, query)) ?? (await keptTop(store, query)) ?? store.top(query);
+}
+
+/** Whole hours from the summaries, which are fast, and the rest from kept attacks. Undefined if a part is not exact. */
+async function topOfParts(store: Store, query: TopQuery): Promise<TopList | undefined> {
+  const { from, to, list } = query;
+  const [start, end] = [Math.ceil(from / HOUR_MS) * HOUR_MS, Math.floor(to / HOUR_MS) * HOUR_MS];
+  if (start >= end) return undefined;
+  const all = { ...query, limit: Number.MAX_SAFE_INTEGER };
+  const hours = await store.top({ ...all, from: start, to: end });
+  if (hours.error > 0 || hours.from > start) return undefined;
+  const counts = new Map<string, number>();
+  for (const part of [
+    hours,
+    await keptTop(store, { ...all, to: start }),
+    await keptTop(store, { ...all, from: end }),
+  ]) {
+    if (part === undefined) return undefined;
+    for (const { key, hostId, count } of part.items) {
+      const value = list === 'urls' ? `${hostId ?? ''}\0${key}` : key;
+      counts.set(value, (counts.get(value) ?? 0) + count);
+    }
+  }
+  return rank([...counts], query);
+}
+
+/** Undefined if some attacks of the range are not kept. */
+async function keptTop(store: Store, query: TopQuery): Promise<TopList | undefined> {
+  const { project, hosts, from, to, categories } = query;
+  if (from === to) return rank([], query);
+  const filter: AttackFilter = { include: categories ? { categories } : {}, exclude: {} };
+  const selection = { project, hosts, from, to, filter };
+  // Reads little, so it costs little in ranges with missing attacks.
+  const [{ keptAttacks }, attacks] = await readCounted(store, selection, () =>
+    store.attacks({ ...selection, isAscending: false, offset: 0, limit: 1 }),
+  );
+  if (keptAttacks !== attacks) return undefined;
+  const kept = new FilteredStatistics(store, filter);
+  try {
+    const list = await kept.top(query);
+    // An hour may have passed its limit meanwhile.
+    return kept.keptAttacks < attacks ? undefined : list;
+  } catch (error) {
+    if (error instanceof QueryTooLarge) return undefined;
+    throw error;
+  }
+}
+
+/** An exact list of these values, those of URLs with the ID of the host before them. */
+function rank(counts: [value: string, count: number][], { from, to, list, limit }: TopQuery): TopList {
+  const attacks = counts.reduce((sum, [, count]) => sum + count, 0);
+  const ranked = mostFrequent(counts, limit).sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1));
+  const items = ranked.slice(0, limit).map(([value, count]): TopItem => {
+    if (list !== 'urls') return { key: value, count, error: 0 };
+    const [hostId = '', key = ''] = value.split('\0');
+    return { key, hostId: hostId === '' ? null : hostId, count, error: 0 };
+  });
+  return { from, to, attacks, distinct: counts.length, distinctIs: 'exact', error: 0, items };
+}
+
+/** How often kept attacks are read at most, while attacks arrive. */
+const ATTEMPTS_MAX = 4;
+
+type CountedQuery = Selection & TimeRange & { filter: AttackFilter };
+
+/**
+ * What `read` reads of the kept attacks, and how many the counters have: the same number before and after. Versions change
+ * with each request of the project, so a long query would be repeated for nothing. If attacks keep arriving, the number
+ * has some that `read` lacks.
+ */
+export async function readCounted<T>(
+  store: Store,
+  query: CountedQuery,
+  read: () => Promise<T>,
+): Promise<[result: T, attacks: number]> {
+  const count = () => timed('count', () => countAttacks(store, query));
+  let attacks = await count();
+  for (let attempt = 1; ; attempt++) {
+    const result = await read();
+    const before = attacks;
+    attacks = await count();
+    if (attacks === before || attempt === ATTEMPTS_MAX) return [result, attacks];
+  }
+}
+
+/** The exact number of attacks in the range, of these hosts and categories. */
+async function countAttacks(store: Store, query: CountedQuery): Promise<number> {
+  const categories = selectedCategories(query.filter);
+  const counts = await attacksByCategory(store, query);
+  return CATEGORIES.reduce((sum, name, i) => (categories.includes(name) ? sum + (counts[i] ?? 0) : sum), 0);
 }
 
 /** Counts the attacks of some categories. The counters know them, so no attack is missing. */
@@ -52,7 +175,7 @@ export class CategoryStatistics implements Statistics {
   }
 
   top(query: TopQuery): Promise<TopList> {
-    return this.#store.top({ ...query, categories: this.#categories });
+    return exactTop(this.#store, { ...query, categories: this.#categories });
   }
 }
 
@@ -106,19 +229,13 @@ export class FilteredStatistics implements Statistics {
     return selectRows({ edges, rows }, actions);
   }
 
-  async top({ project, hosts, from, to, list, limit }: TopQuery): Promise<TopList> {
+  async top(query: TopQuery): Promise<TopList> {
+    const { project, hosts, from, to, list } = query;
     const points = await this.#points({ project, hosts, edges: [from, to] }, list);
-    const counts = Array.from(points, ([value, [count = 0]]): [string, number] => [value, count]);
-    const attacks = counts.reduce((sum, [, count]) => sum + count, 0);
-    const ranked = mostFrequent(counts, limit).sort(
-      ([a, one], [b, other]) => other - one || (a < b ? -1 : 1),
+    return rank(
+      Array.from(points, ([value, [count = 0]]): [string, number] => [value, count]),
+      query,
     );
-    const items = ranked.slice(0, limit).map(([value, count]): TopItem => {
-      if (list !== 'urls') return { key: value, count, error: 0 };
-      const [hostId = '', key = ''] = value.split('\0');
-      return { key, hostId: hostId === '' ? null : hostId, count, error: 0 };
-    });
-    return { from, to, attacks, distinct: points.size, distinctIs: 'exact', error: 0, items };
   }
 
   async #points(selection: Pick<CountQuery, 'project' | 'hosts' | 'edges'>, by: CountedField) {

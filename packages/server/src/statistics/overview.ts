@@ -43,6 +43,10 @@ export interface UrlCount extends BoundedCount {
   host: string;
 }
 
+export interface NetworkCount extends BoundedCount {
+  name: string;
+}
+
 export interface OverviewTimelineQuery extends TimelineQuery {
   /** One point per local day, whatever the length of the range. */
   byDay: boolean;
@@ -157,6 +161,36 @@ export async function topUrls(
     host_id: hostId,
     error,
   }));
+}
+
+/**
+ * The networks with the most attacks, from the sources. Attacks of sources that are not kept may come from any network: so
+ * many more each can have.
+ */
+export async function topNetworks(
+  store: Statistics,
+  { limit, ...query }: Omit<TopQuery, 'list'>,
+  networkOf: (source: string) => { id: string; name: string } | undefined,
+): Promise<TopAttacks<NetworkCount>> {
+  const sources = await store.top({ ...query, list: 'sources', limit: Number.MAX_SAFE_INTEGER });
+  const networks = new Map<string, Count & { name: string }>();
+  let error = sources.attacks;
+  let attacks = 0;
+  for (const { key: source, count } of sources.items) {
+    error -= count;
+    const network = networkOf(source);
+    if (network === undefined) continue;
+    const { id: key, name } = network;
+    attacks += count;
+    networks.set(key, { key, name, num: count + (networks.get(key)?.num ?? 0) });
+  }
+  const items = [...networks.values()].sort(compareCounts).slice(0, limit);
+  const { from, to, shortened } = sources;
+  return {
+    ...{ total: networks.size, attacks, distinct_is: error === 0 ? 'exact' : 'minimum', error, from, to },
+    ...(shortened && { shortened }),
+    items: items.map((item) => ({ ...item, error })),
+  };
 }
 
 function toTopAttacks<Item>(list: TopList, toItem: (item: TopItem) => Item): TopAttacks<Item> {

@@ -1,6 +1,5 @@
 /** Parses the time parameters of a query into a half-open range of milliseconds. */
 import { ApiError, invalid } from '../errors.ts';
-import { wholeHours } from '../store/store.ts';
 import type { Zone } from '../zone.ts';
 import { DAY_MS, startOfDay } from './grid.ts';
 
@@ -64,12 +63,6 @@ function recentRange(recent: string, zone: Zone, now: number): Range {
     from: startOfDay(today + days.first, zone),
     to: days.last === null ? now : startOfDay(today + days.last + 1, zone),
   };
-}
-
-/** The whole hours that a range touches, none if it is empty. */
-export function hoursOf({ from, to }: Range): Range {
-  const hours = wholeHours({ from, to });
-  return from === to ? { from: hours.from, to: hours.from } : hours;
 }
 
 function parseMilliseconds(name: 'from' | 'to', text: string | undefined): number {

@@ -168,6 +168,7 @@ describe('queries', () => {
       ['timeline --by category', 'overviews/attack/timeline'],
       ['types', 'event/attack/type'],
       ['peak', 'event/request/peak'],
+      ['status', 'overviews/situation'],
       ['top urls --top 5', 'overviews/attack/url'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
@@ -364,9 +365,50 @@ describe('queries', () => {
     });
   });
 
+  test('the status is a sentence, and the bursts if there are any', async () => {
+    const [sentence = '', ...rest] = (
+      await run(['status', ...place, ...signIn, ...RANGE], password)
+    ).out.split('\n');
+    expect(sentence).toBe('Quiet: 31 attacks in the last hour.');
+    expect(rest).toEqual(['']);
+    const burst = {
+      from: MINUTE,
+      to: MINUTE + 600_000,
+      open: false,
+      category: 'cc',
+      host: 'www.example.com',
+    };
+    const counts = { host_id: 'h', source: '192.0.2.58', attacks: 4_800, blocked: 4_200, times_usual: 12 };
+    const unknown = { category: null, host: null, host_id: null, source: null, times_usual: null };
+    const { address } = await listen({
+      sentence: 'Since 16:40: attacks.',
+      state: 'attack',
+      bursts: [
+        { ...burst, ...counts },
+        { ...burst, ...counts, ...unknown, open: true },
+      ],
+    });
+    const status = ['status', '--url', address, '--project', 'a'.repeat(32), '--token', 't'];
+    const minute = new Date(MINUTE).toISOString().slice(0, 16).replace('T', ' ');
+    const cells = (await run(status)).out.split('\n').map((line) => line.split(/ {2,}/));
+    expect(cells).toEqual([
+      ['Since 16:40: attacks.'],
+      ...[
+        ['burst from (+00:00)', 'length', 'category', 'host', 'source', 'attacks', 'blocked', 'times usual'],
+      ],
+      [minute, '10 minutes', 'cc', 'www.example.com', '192.0.2.58', '4,800', '87.5%', '12'],
+      [minute, '10 minutes so far', '-', '-', '-', '4,800', '87.5%', '-'],
+      [''],
+    ]);
+    const times = [MINUTE, MINUTE + 600_000].map((time) => new Date(time).toISOString()).join();
+    expect((await run([...status, '--output', 'csv'])).out).toBe(
+      'from,to,open,category,host_id,host,source,attacks,blocked,times_usual\r\n' +
+        `${times},false,cc,h,www.example.com,192.0.2.58,4800,4200,12\r\n${times},true,,,,,4800,4200,\r\n`,
+    );
+  });
+
   describe('top', () => {
-    const HOUR_MS = 3_600_000;
-    const [from, to] = [MINUTE - (MINUTE % HOUR_MS), Math.ceil((MINUTE + 120_000) / HOUR_MS) * HOUR_MS];
+    const [from, to] = [MINUTE, MINUTE + 120_000];
     const minute = (time: number) => new Date(time).toISOString().slice(0, 16).replace('T', ' ');
     const top = (...args: string[]) => run(['top', ...args, ...place, ...signIn, ...RANGE], password);
     const lines = async (...args: string[]) => (await top(...args)).out.split('\n').slice(0, -1);
@@ -376,7 +418,7 @@ describe('queries', () => {
       ['urls', '2 URLs', 'URL', 'www.example.com/login', 'www.example.com/search'],
       ['rules', '2 rules', 'rule', '942100', '=1+1'],
       ['countries', '2 countries', 'country', 'DE', 'FR'],
-    ])('%s as a table, with the hours that it covers', async (list, distinct, header, first, second) => {
+    ])('%s as a table, with the range that it covers', async (list, distinct, header, first, second) => {
       const [heading, ...rows] = await lines(list);
       expect(heading).toBe(
         `${minute(from)} to ${minute(to)} (+00:00): 31 attacks with a ${header}, ${distinct}`,
@@ -412,6 +454,18 @@ describe('queries', () => {
       const [header, row] = out.split('\r\n');
       expect(header).toBe('from,to,host_id,host,url,attacks,error');
       expect(row).toMatch(/,[0-9a-f]{32},www\.example\.com,\/login,30,0$/);
+    });
+
+    test('networks have a name', async () => {
+      const items = [{ key: 'AS64500', name: 'Example, Inc.', num: 3, error: 0 }];
+      const list = { total: 1, attacks: 3, distinct_is: 'exact', error: 0, from, to, items };
+      const { address } = await listen(list);
+      const query = ['top', 'networks', '--url', address, '--token', 't', '--project', 'p', ...RANGE];
+      expect((await run(query)).out).toMatch(/^AS64500 Example, Inc\. +3 +100\.0%$/m);
+      const csv = (await run([...query, '--output', 'csv'])).out.split('\r\n');
+      expect(csv[0]).toBe('from,to,network,name,attacks,error');
+      expect(csv[1]).toMatch(/,AS64500,"Example, Inc\.",3,0$/);
+      expect((await top('networks')).err).toContain('there is no list of networks');
     });
 
     test('as bars, with bounds, and without control characters of a service', async () => {
@@ -466,7 +520,7 @@ describe('queries', () => {
     test('an unknown list or category is a usage error', async () => {
       expect(await top('hosts')).toMatchObject({
         status: 2,
-        err: "wafstat: the list is 'hosts', but must be one of sources, urls, rules, countries\n",
+        err: "wafstat: the list is 'hosts', but must be one of sources, networks, urls, rules, countries\n",
       });
       const { status, err } = await top('rules', '--category', 'SQLI', '--top', '0');
       expect(status).toBe(2);
@@ -475,7 +529,7 @@ describe('queries', () => {
       );
       expect(await top()).toMatchObject({
         status: 2,
-        err: "wafstat: <sources|urls|rules|countries> is missing: see 'wafstat top --help'\n",
+        err: "wafstat: <sources|networks|urls|rules|countries> is missing: see 'wafstat top --help'\n",
       });
     });
   });
@@ -878,6 +932,11 @@ describe('a hostile service', () => {
     attacks: series,
     ...Object.fromEntries(ATTACK_TYPES.map((type) => [type, EVIL])),
     qps: EVIL,
+    ...{
+      state: EVIL,
+      sentence: EVIL,
+      bursts: [{ from: 0, to: 1, category: EVIL, host: EVIL, source: EVIL }],
+    },
     total: 1,
     items: [
       { ...source, hostname: EVIL, timestamp: 0, dropped: { [EVIL]: 1 }, first_seen: 0, last_seen: null },
@@ -912,7 +971,7 @@ describe('a hostile service', () => {
     }
   });
 
-  test.each(['timeline', 'types', 'peak', 'hosts', 'sources'])(
+  test.each(['status', 'timeline', 'types', 'peak', 'hosts', 'sources'])(
     'does not control the terminal in %s',
     async (name) => {
       const { address } = await listen(body, [{ key: 'ACCESS', timeline: series }]);
@@ -936,6 +995,7 @@ describe('a hostile service', () => {
 
   const ITEM = { id: 'a', name: 'a', hostname: 'a', format: 'a', events: 1, without_host: 0, timestamp: 0 };
   test.each([
+    ['status', { state: 'quiet', sentence: '', bursts: [null] }],
     ['timeline', { requests: [null], attacks: [null] }],
     ['timeline', { requests: [{ time: 1e300, num: 1 }], attacks: [{ time: 1e300, num: 1 }] }],
     ['hosts', { total: 1, items: [null] }],

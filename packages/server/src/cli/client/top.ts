@@ -1,5 +1,12 @@
-/** `top`: the most frequent sources, URLs, rules and countries of attacks, from a running service. */
-import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
+/** `top`: the most frequent sources, networks, URLs, rules and countries of attacks, from a running service. */
+import type {
+  BoundedCount,
+  Client,
+  NetworkCount,
+  TopAttacks,
+  TopAttacksQuery,
+  UrlCount,
+} from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
 import { integer, listOf, option, UsageError } from '../options.ts';
@@ -9,7 +16,7 @@ import { PLOT_OUTPUT, type Renderer } from './output.ts';
 import { plotTop, type QueryRange, titleOf } from './plot.ts';
 import { QUERY_OPTIONS, queryProblems, runQuery } from './query.ts';
 
-type Item = BoundedCount & Partial<UrlCount>;
+type Item = BoundedCount & Partial<UrlCount & NetworkCount>;
 type List = TopAttacks<Item>;
 
 interface Kind {
@@ -20,6 +27,7 @@ interface Kind {
 
 const LISTS: Readonly<Record<string, Kind>> = {
   sources: { call: (client, query) => client.topIps(query), one: 'source', many: 'sources' },
+  networks: { call: (client, query) => client.topNetworks(query), one: 'network', many: 'networks' },
   urls: { call: (client, query) => client.topUrls(query), one: 'URL', many: 'URLs' },
   rules: { call: (client, query) => client.topRules(query), one: 'rule', many: 'rules' },
   countries: { call: (client, query) => client.topCountries(query), one: 'country', many: 'countries' },
@@ -56,6 +64,7 @@ export const topCommand = command({
 
 function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   const isUrls = kind.one === 'URL';
+  const isNetworks = kind.one === 'network';
   return {
     plot: (list, terminal) =>
       plotTop(list.items.map(nameOf), list, heading(list, kind, zone, range), terminal),
@@ -72,12 +81,16 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
     },
     csv: ({ from, to, items }) =>
       printableCsv(
-        ['from', 'to', ...(isUrls ? ['host_id', 'host'] : []), kind.one.toLowerCase(), 'attacks', 'error'],
-        items.map(({ key, host = '', host_id, num, error }) => [
+        [
+          ...['from', 'to', ...(isUrls ? ['host_id', 'host'] : []), kind.one.toLowerCase()],
+          ...[...(isNetworks ? ['name'] : []), 'attacks', 'error'],
+        ],
+        items.map(({ key, host = '', host_id, name = '', num, error }) => [
           isoTime(from, zone),
           isoTime(to, zone),
           ...(isUrls ? [host_id ?? '', host] : []),
           key,
+          ...(isNetworks ? [name] : []),
           num,
           error,
         ]),
@@ -85,9 +98,9 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   };
 }
 
-/** The name of a URL includes the host, because the same path on two hosts is two items. */
-function nameOf({ key, host = '' }: Item): string {
-  return `${host}${key}`;
+/** The name of a URL includes the host, because the same path on two hosts is two items; that of a network its operator. */
+function nameOf({ key, host = '', name = '' }: Item): string {
+  return `${host}${key} ${name}`.trimEnd();
 }
 
 /**

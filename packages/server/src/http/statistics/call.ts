@@ -25,7 +25,7 @@ export interface Call {
   allow?: Role;
   /** Parameters in the path besides the project. */
   pathParameters?: Record<string, ReturnType<typeof string>>;
-  /** The call has neither a range nor a host filter. */
+  /** The call has neither a required range nor a host filter. */
   hasNoRange?: true;
   /** Older paths with the same response, by operation ID. The vendor's SDK of 2021 uses them. */
   older?: Readonly<Record<string, string>>;
@@ -81,7 +81,7 @@ function toRoute(
   };
 }
 
-const RANGE_PARAMETERS = {
+export const RANGE_PARAMETERS = {
   from: integer('Start, milliseconds since the epoch. Required unless `recent` is given.', { minimum: 0 }),
   to: integer('End (exclusive), milliseconds since the epoch. Required unless `recent` is given.', {
     minimum: 0,
@@ -98,7 +98,7 @@ export const TRACE_PARAMETERS = {
   }),
 };
 
-const HOST_PARAMETERS = {
+export const HOST_PARAMETERS = {
   hosts: HOSTS_PARAMETER,
   instances: {
     ...HOSTS_PARAMETER,

@@ -7,6 +7,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { patientAdmission } from '../../../../../test/admission.ts';
 import { checkDocumented } from '../../../../../test/documented.ts';
 import { memoryStore } from '../../../../../test/memory-store.ts';
+import { geoIpOf } from '../../../../../test/mmdb.ts';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { appOf } from '../../../../../test/routes-app.ts';
@@ -29,10 +30,12 @@ const RANGE = `from=${NOW - DAY_MS}&to=${NOW}`;
 let app: FastifyInstance;
 let store: Store;
 
-beforeEach(() => {
-  store = memoryStore(() => NOW);
+beforeEach(() => open());
+
+function open(limits: Parameters<typeof memoryStore>[1] = {}): void {
+  store = memoryStore(() => NOW, limits);
   app = appOf([...statisticsRoutes(store, () => NOW, patientAdmission()), ...inventoryRoutes(store)]);
-});
+}
 
 async function get(path: string, headers: Record<string, string> = {}, project = 'p') {
   const url = `/v1/${project}/${path}`;
@@ -483,6 +486,7 @@ describe('top lists', () => {
   const attack = { time: NOW - 1, hostname: null, request: true, count: 1, source: '203.0.113.7' } as const;
 
   test('the ETag depends on the whole hours that the range touches', async () => {
+    open({ eventsMax: 0 });
     store.version = async (query) => String(await attacksByCategory(store, query));
     const minutes = (from: number, to: number) => `from=${NOW - from * 60_000}&to=${NOW - to * 60_000}`;
     const paths = ['event/attack/source', 'overviews/attack/url'];
@@ -511,7 +515,90 @@ describe('top lists', () => {
     expect(await count('?attacks[]=xss&attacks[1]=sqli')).toBe(11);
   });
 
+  test('cover whole hours if attacks of the range are missing', async () => {
+    open({ eventsMax: 3 });
+    const minute = (n: number, source: string) =>
+      ({ ...attack, attack: 'sqli', time: NOW - n * 60_000, source }) as const;
+    await append('p', [minute(90, '192.0.2.1'), minute(70, '192.0.2.2')]);
+    const list = async (from: number, to: number, parameters = '') =>
+      (
+        await get(
+          withParameters(
+            `overviews/attack/ip?from=${NOW - from * 60_000}&to=${NOW - to * 60_000}`,
+            parameters,
+          ),
+        )
+      ).json();
+    const hour = { from: NOW - 120 * 60_000, to: NOW - 60 * 60_000 };
+    expect(await list(80, 65)).toMatchObject({
+      ...{ from: NOW - 80 * 60_000, to: NOW - 65 * 60_000, attacks: 1, error: 0 },
+      items: [{ key: '192.0.2.2', num: 1, error: 0 }],
+    });
+    await append('p', [minute(68, '192.0.2.2'), minute(67, '192.0.2.2'), minute(66, '192.0.2.3')]);
+    expect(await list(80, 65)).toMatchObject({
+      ...{ ...hour, attacks: 5 },
+      items: [{ key: '192.0.2.2', num: 3 }, { num: 1 }, { num: 1 }],
+    });
+    expect(await list(80, 65, 'attacks=sqli')).toMatchObject({ ...hour, attacks: 5 });
+    // The summary of the hour is exact.
+    expect(await list(125, 55)).toMatchObject({
+      ...{ from: NOW - 125 * 60_000, to: NOW - 55 * 60_000, attacks: 5, error: 0 },
+      items: [{ key: '192.0.2.2', num: 3 }, { num: 1 }, { num: 1 }],
+    });
+    // An empty range lacks nothing.
+    expect(await list(80, 65, 'attacks=xss')).toMatchObject({ from: NOW - 80 * 60_000, attacks: 0 });
+    expect(await list(70, 70)).toMatchObject({ from: NOW - 70 * 60_000, to: NOW - 70 * 60_000, items: [] });
+  });
+
+  test('sources have a country and a network, and there is a list of networks', async () => {
+    const sources = ['192.0.2.1', '192.0.2.2', '198.51.100.1', '203.0.113.1'];
+    const attacks = sources.map(
+      (source, i) => ({ ...attack, attack: 'sqli', source, count: i + 1 }) as const,
+    );
+    await append('p', attacks);
+    const network = (path: string) => withParameters(`overviews/attack/network${path}`, RANGE);
+    expect(await failureOf(network(''))).toEqual([
+      404,
+      'WAF.4000',
+      'there is no list of networks: start the service with --geoip',
+    ]);
+    const one = { autonomous_system_number: 64_500, autonomous_system_organization: 'One' };
+    const geo = geoIpOf({
+      '192.0.2.0/24': { country: { iso_code: 'DE' }, ...one },
+      '198.51.100.0/24': { autonomous_system_number: 64_501, autonomous_system_organization: 'Two' },
+    });
+    app = appOf(statisticsRoutes(store, () => NOW, patientAdmission(), { geo }));
+    const items = async (path: string) => (await get(withParameters(path, RANGE))).json().items;
+    const located = { country: 'DE', network: 'AS64500', network_name: 'One' };
+    expect(await items('event/attack/source')).toEqual([
+      { ip: '203.0.113.1', num: 4, error: 0 },
+      { ip: '198.51.100.1', num: 3, error: 0, network: 'AS64501', network_name: 'Two' },
+      { ip: '192.0.2.2', num: 2, error: 0, ...located },
+      { ip: '192.0.2.1', num: 1, error: 0, ...located },
+    ]);
+    expect(await items('overviews/attack/ip?sips=192.0.2.1')).toEqual([
+      { key: '192.0.2.1', num: 1, error: 0, ...located },
+    ]);
+    expect((await items('event?sips=192.0.2.1'))[0].region).toBe('DE');
+    expect((await get(network('?top=1'))).json()).toEqual({
+      ...{ total: 2, attacks: 6, distinct_is: 'exact', error: 0, from: NOW - DAY_MS, to: NOW },
+      items: [{ key: 'AS64500', name: 'One', num: 3, error: 0 }],
+    });
+    // Of sources that are not kept, nobody knows the network.
+    await store.eraseAttacks('p', { include: {}, exclude: {} });
+    store.top = async ({ from, to }) => ({
+      ...{ from, to, attacks: 10, distinct: 9, distinctIs: 'estimate', error: 2 },
+      items: [{ key: '192.0.2.1', count: 4, error: 1 }],
+    });
+    expect((await get(network(''))).json()).toMatchObject({
+      ...{ total: 1, attacks: 4, distinct_is: 'minimum', error: 6 },
+      items: [{ key: 'AS64500', num: 4, error: 6 }],
+    });
+  });
+
   test('bounds of the store are passed on', async () => {
+    open({ eventsMax: 0 });
+    await append('p', [{ ...attack, attack: 'sqli' }]);
     store.top = async ({ from, to, limit }) => ({
       from: from + 3_600_000,
       to,

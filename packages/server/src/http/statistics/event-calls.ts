@@ -3,7 +3,9 @@ import { setImmediate } from 'node:timers/promises';
 import { timed } from '../../diagnostics.ts';
 import { ApiError } from '../../errors.ts';
 import type { MatchedRule } from '../../event.ts';
+import type { GeoIp } from '../../geoip.ts';
 import type { Role } from '../../identity/records.ts';
+import { readCounted } from '../../statistics/filtered.ts';
 import { type AttackEntry, type AttackList, type Host, type Store, timeInId } from '../../store/store.ts';
 
 import {
@@ -28,11 +30,15 @@ import {
   selectHosts,
 } from './attack-filters.ts';
 import { type Call, TIMEZONE_PARAMETER } from './call.ts';
-import { readCounted } from './filtered-call.ts';
 import { CATEGORY } from './overview-calls.ts';
 import type { QueryHandlers } from './query-handler.ts';
 
-export function eventCalls(store: Store, { uncached }: QueryHandlers, allow: Role): Call[] {
+export function eventCalls(
+  store: Store,
+  { uncached }: QueryHandlers,
+  allow: Role,
+  geo: GeoIp | undefined,
+): Call[] {
   return [
     {
       path: 'event',
@@ -44,7 +50,7 @@ export function eventCalls(store: Store, { uncached }: QueryHandlers, allow: Rol
         'All filters apply together. The values come from clients and may be hostile: escape them before you display them.',
       parameters: { timezone: TIMEZONE_PARAMETER, ...FILTER_PARAMETERS, ...PAGE_PARAMETERS },
       returns: ['One page of events.', EVENT_LIST],
-      handler: uncached(parseEventsQuery, (query) => listEvents(store, query)),
+      handler: uncached(parseEventsQuery, (query) => listEvents(store, query, geo)),
     },
     {
       path: 'event/:event_id',
@@ -60,7 +66,7 @@ export function eventCalls(store: Store, { uncached }: QueryHandlers, allow: Rol
         object({ total: integer('Number of events with this ID.'), items: array(EVENT) }),
       ],
       handler: uncached(parseNoQuery, async ({ project }, _notes, request) =>
-        findEvents(store, project, pathParameter(request, 'event_id')),
+        findEvents(store, project, pathParameter(request, 'event_id'), geo),
       ),
     },
   ];
@@ -93,7 +99,11 @@ function parseNoQuery(query: RawQuery): StatisticsQuery {
 
 const ALL_TIME = { from: 0, to: Number.MAX_SAFE_INTEGER };
 
-async function listEvents(store: Store, query: EventsQuery & { project: string }): Promise<Buffer> {
+async function listEvents(
+  store: Store,
+  query: EventsQuery & { project: string },
+  geo: GeoIp | undefined,
+): Promise<Buffer> {
   const { project, skip, size, ...conditions } = query;
   const known = await store.hosts(project);
   const { hostnames: _, ...selected } = selectHosts(conditions, known);
@@ -109,9 +119,15 @@ async function listEvents(store: Store, query: EventsQuery & { project: string }
     kept_attacks: keptAttacks,
     complete: keptAttacks === attacks,
   };
-  return eventsJson(list, known, { total }, rest);
+  return eventsJson(list, known, geo, { total }, rest);
 }
-async function findEvents(store: Store, project: string, id: string): Promise<Buffer> {
+
+async function findEvents(
+  store: Store,
+  project: string,
+  id: string,
+  geo: GeoIp | undefined,
+): Promise<Buffer> {
   const filter = { include: { ids: [id] }, exclude: {} };
   const query = { project, filter, isAscending: false, offset: 0, limit: LIST_LIMIT_MAX };
   const time = timeInId(id);
@@ -122,7 +138,7 @@ async function findEvents(store: Store, project: string, id: string): Promise<Bu
       'WAF.4000',
       `the project has no event with the ID '${id.slice(0, 128)}', or no longer keeps it`,
     );
-  return eventsJson(list, await store.hosts(project), { total: list.total });
+  return eventsJson(list, await store.hosts(project), geo, { total: list.total });
 }
 
 /** A thousand items can have 20 MB: other requests get their turn in between. */
@@ -131,6 +147,7 @@ const ITEMS_PER_TURN = 100;
 async function eventsJson(
   { items }: AttackList,
   hosts: readonly Host[],
+  geo: GeoIp | undefined,
   before: object,
   after: object = {},
 ): Promise<Buffer> {
@@ -138,7 +155,8 @@ async function eventsJson(
   const names = new Map(hosts.filter(({ id }) => ids.has(id)).map(({ id, hostname }) => [id, hostname]));
   const texts: string[] = [];
   for (const entry of items) {
-    texts.push(JSON.stringify(eventItem(entry, names)));
+    const { source, country = source && geo?.country(source) } = entry;
+    texts.push(JSON.stringify({ ...eventItem(entry, names), region: country }));
     if (texts.length % ITEMS_PER_TURN === 0) await setImmediate();
   }
   const [start, end] = [JSON.stringify(before).slice(0, -1), JSON.stringify(after).slice(1)];

@@ -33,15 +33,15 @@ export function runAdmitted<T>(
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** Widens the range of a query to the one that is counted. */
-type Widen<Q> = (query: Q) => Range;
-
 export interface QueryHandlers {
-  /** For responses that depend only on the counts in the range. */
+  /**
+   * For responses that depend only on the counts in the range, or with `byHour` in the hours that it touches: stores count
+   * values by the hour.
+   */
   cached<Q extends StatisticsQuery>(
     parse: Parse<Q>,
     compute: (query: Q & { project: string }, notes: Notes) => Promise<object | string>,
-    widen?: Widen<Q>,
+    options?: { byHour: boolean },
   ): Handler;
   /** For responses with host names, which can change while the counts do not. */
   uncached<Q extends StatisticsQuery>(
@@ -51,7 +51,6 @@ export interface QueryHandlers {
       notes: Notes,
       request: FastifyRequest,
     ) => Promise<object | string>,
-    widen?: Widen<Q>,
   ): Handler;
 }
 
@@ -84,21 +83,18 @@ export function createQueryHandlers(
     };
 
   /** Reads the query of a request. */
-  function createReader<Q extends StatisticsQuery>(parse: Parse<Q>, widen: Widen<Q> | undefined) {
+  function createReader<Q extends StatisticsQuery>(parse: Parse<Q>) {
     const parseUrl = parsers.add(parse);
-    return (request: FastifyRequest) => {
-      const parsed = parseUrl(request.url, pathParameter(request, 'project_id'), now());
-      return widen ? { ...parsed, query: { ...parsed.query, ...widen(parsed.query) } } : parsed;
-    };
+    return (request: FastifyRequest) => parseUrl(request.url, pathParameter(request, 'project_id'), now());
   }
 
   return {
-    cached(parse, compute, widen) {
-      const read = createReader(parse, widen);
+    cached(parse, compute, { byHour } = { byHour: false }) {
+      const read = createReader(parse);
       async function respond(request: FastifyRequest) {
         const { query, isRecent } = read(request);
         // Read before the counts: if they change in between, the response only looks older than it is.
-        const versioned = versionedRange(query);
+        const versioned = versionedRange(query, byHour);
         const version = await timed('version', () => store.version(versioned));
         const notes: Notes = {};
         const content = await timed('compute', () => compute(query, notes));
@@ -117,8 +113,8 @@ export function createQueryHandlers(
       });
     },
 
-    uncached(parse, compute, widen) {
-      const read = createReader(parse, widen);
+    uncached(parse, compute) {
+      const read = createReader(parse);
       return handlerOf((request, trace) =>
         admit(
           request,
@@ -136,6 +132,9 @@ export function createQueryHandlers(
 }
 
 /** The range whose version the response depends on. In an hour over the limit, an attack can displace another one. */
-function versionedRange(query: StatisticsQuery & { project: string; filter?: unknown }) {
-  return query.filter === undefined ? query : { project: query.project, ...wholeHours(query) };
+function versionedRange(
+  query: StatisticsQuery & { project: string; filter?: unknown },
+  byHour: boolean,
+): Range & { project: string } {
+  return byHour || query.filter !== undefined ? { project: query.project, ...wholeHours(query) } : query;
 }

@@ -1,6 +1,7 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
 import { timed } from '../../diagnostics.ts';
 import { CATEGORIES } from '../../event.ts';
+import type { GeoIp } from '../../geoip.ts';
 import { attacksByCategory, attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
 import { PointsCache } from '../../statistics/points-cache.ts';
 import { CACHE_BYTES, type Store } from '../../store/store.ts';
@@ -14,6 +15,7 @@ import { dumpCall, dumpRoute } from './event-dump.ts';
 import { filtered } from './filtered-call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
+import { situationCall } from './situation-call.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
 
@@ -24,6 +26,8 @@ export interface StatisticsOptions {
   eventsRole?: 'reader' | 'admin' | undefined;
   /** The URL of the service in links; null to use that of the request. */
   publicUrl?: string | null;
+  /** Finds the countries and networks of sources. */
+  geo?: GeoIp | undefined;
 }
 
 export function statisticsRoutes(
@@ -32,7 +36,7 @@ export function statisticsRoutes(
   admission = new Admission(),
   options: StatisticsOptions = {},
 ): Route[] {
-  const { cacheBytes = CACHE_BYTES, eventsRole = 'reader', publicUrl = null } = options;
+  const { cacheBytes = CACHE_BYTES, eventsRole = 'reader', publicUrl = null, geo } = options;
   const { cached, uncached } = createQueryHandlers(store, admission, now, cacheBytes);
   const points = new PointsCache(store, cacheBytes);
   const calls: Call[] = [
@@ -97,8 +101,9 @@ export function statisticsRoutes(
       handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
     },
     ...overviewCalls(store, { cached, uncached }, points),
-    ...topCalls(store, { cached, uncached }),
-    ...eventCalls(store, { cached, uncached }, eventsRole),
+    ...topCalls(store, { cached, uncached }, geo),
+    situationCall(store, { cached, uncached }, now),
+    ...eventCalls(store, { cached, uncached }, eventsRole, geo),
     dumpCall(store, { cached, uncached }, eventsRole, publicUrl),
   ];
   return [...calls.flatMap(toRoutes), dumpRoute(store, admission, eventsRole)];

@@ -1,18 +1,26 @@
 /** The most frequent sources, URLs, rules and countries of attacks. */
-import { type Statistics, topAttacks, topCategories, topUrls } from '../../statistics/overview.ts';
+import { ApiError } from '../../errors.ts';
+import type { GeoIp } from '../../geoip.ts';
+import {
+  type Statistics,
+  topAttacks,
+  topCategories,
+  topNetworks,
+  topUrls,
+} from '../../statistics/overview.ts';
 import type { Store, TopListName } from '../../store/store.ts';
 import { parseTopQuery } from '../query.ts';
 import { array, integer, object, string } from '../route.ts';
 import { STATISTICS_FILTERS, withFilter } from './attack-filters.ts';
 import { type Call, TOP_PARAMETER, topCountsOf } from './call.ts';
-import { countedHours, filtered } from './filtered-call.ts';
+import { filtered } from './filtered-call.ts';
 import { CATEGORY, HOST_FIELDS, topDomains } from './overview-calls.ts';
 import type { QueryHandlers } from './query-handler.ts';
 
 const PARAMETERS = { top: TOP_PARAMETER, ...STATISTICS_FILTERS };
 const BOUNDS =
-  'An item has at least `num` attacks and at most `num + error`. A value that is not kept has at most `error` attacks. ' +
-  'As long as an hour has no more values than the service keeps, all numbers are exact and all errors are 0.';
+  'If all attacks of the range are kept, the list is exact and covers the range. Otherwise it covers whole hours: then an item has ' +
+  'at least `num` attacks and at most `num + error`, and a value that is not kept has at most `error` attacks.';
 const IP = string('IP address; for IPv6 its /64 network, such as `2001:db8:1:2::/64`.');
 const URL = {
   key: string('Path of the URL, without the query.'),
@@ -27,8 +35,10 @@ const COVERAGE = {
     enum: ['exact', 'estimate', 'minimum'],
   }),
   error: integer('A value that is not kept has at most this many attacks. 0: all numbers are exact.'),
-  from: integer('Start of the hours counted: those that the range touches and that are still kept.'),
-  to: integer('End (exclusive) of the hours counted.'),
+  from: integer(
+    'Start of what was counted: the range, or the hours that it touches and that are still kept.',
+  ),
+  to: integer('End (exclusive) of what was counted.'),
   shortened: {
     type: 'boolean',
     description:
@@ -45,17 +55,30 @@ const coveredObject = (
   return object(fields, { required: Object.keys(fields).filter((name) => name !== 'shortened') });
 };
 
-/** The fields of an item besides `num` and `error`. */
-const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
+/** Of a source, with files of `--geoip`. */
+const LOCATION = {
+  country: string('ISO 3166-1 country code, if a file of `--geoip` has it.'),
+  network: string('Number of the network, such as `AS64500`, if a file of `--geoip` has it.'),
+  network_name: string('Operator of the network.'),
+};
+
+type Fields = Record<string, ReturnType<typeof string>>;
+
+/** `fields` of an item besides `num` and `error`, and those that it need not have. */
+const listOf = (fields: Fields, optional: Fields = {}) =>
   coveredObject(
     { total: integer('Number of distinct values, before `top` cuts the list.') },
     {
       items: array(
-        object({
-          ...fields,
-          num: integer('Lower bound of the number of attacks.'),
-          error: integer('How many more attacks there may be. 0: `num` is exact.'),
-        }),
+        object(
+          {
+            ...fields,
+            num: integer('Lower bound of the number of attacks.'),
+            error: integer('How many more attacks there may be. 0: `num` is exact.'),
+            ...optional,
+          },
+          { required: [...Object.keys(fields), 'num', 'error'] },
+        ),
       ),
     },
   );
@@ -63,12 +86,21 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
 type ListQuery = ReturnType<typeof parseListQuery> & { project: string };
 const parseListQuery = withFilter(parseTopQuery);
 
-export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
+export function topCalls(store: Store, { cached, uncached }: QueryHandlers, geo: GeoIp | undefined): Call[] {
   const top = (statistics: Statistics, list: TopListName, { top: limit, ...query }: ListQuery) =>
     topAttacks(statistics, { ...query, list, limit });
-  /** Stores count values by whole hours, so the ETag depends on all hours that the range touches. */
+  const located = (source: string) => {
+    const network = geo?.network(source);
+    return {
+      country: geo?.country(source),
+      ...(network && { network: network.id, network_name: network.name }),
+    };
+  };
+  /** Files of `--geoip` can be replaced while the counts stay the same. */
+  const ofSources = (compute: (statistics: Statistics, query: ListQuery) => Promise<object>) =>
+    geo ? uncached(parseListQuery, filtered(store, compute)) : byHour(compute);
   const byHour = (compute: (statistics: Statistics, query: ListQuery) => Promise<object>) =>
-    cached(parseListQuery, filtered(store, compute), countedHours);
+    cached(parseListQuery, filtered(store, compute), { byHour: true });
 
   const overview = (
     name: string,
@@ -95,10 +127,13 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       summary: 'List the sources with the most attacks',
       description: BOUNDS,
       parameters: PARAMETERS,
-      returns: ['The list, most frequent first.', listOf({ ip: IP })],
-      handler: byHour(async (statistics, query) => {
+      returns: ['The list, most frequent first.', listOf({ ip: IP }, LOCATION)],
+      handler: ofSources(async (statistics, query) => {
         const { items, ...list } = await top(statistics, 'sources', query);
-        return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
+        return {
+          ...list,
+          items: items.map(({ key, ...counts }) => ({ ip: key, ...counts, ...located(key) })),
+        };
       }),
     },
     {
@@ -112,7 +147,37 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
         return { sip: total, ...coverage };
       }),
     },
-    overview('ip', 'topIps', 'sources', IP, 'sources'),
+    {
+      path: 'overviews/attack/ip',
+      operationId: 'topIps',
+      summary: 'List the sources with the most attacks, in the form of the overviews',
+      description: BOUNDS,
+      parameters: PARAMETERS,
+      returns: ['The list, most frequent first.', listOf({ key: IP }, LOCATION)],
+      handler: ofSources(async (statistics, query) => {
+        const { items, ...list } = await top(statistics, 'sources', query);
+        return { ...list, items: items.map((item) => ({ ...item, ...located(item.key) })) };
+      }),
+    },
+    {
+      path: 'overviews/attack/network',
+      operationId: 'topNetworks',
+      summary: 'List the networks (autonomous systems) with the most attacks',
+      description: `Needs a file of networks (\`--geoip\`); otherwise a 404. ${BOUNDS}`,
+      parameters: PARAMETERS,
+      returns: [
+        'The list, most frequent first.',
+        listOf({ key: string('Number of the network, such as `AS64500`.'), name: string('Its operator.') }),
+      ],
+      handler: uncached(
+        parseListQuery,
+        filtered(store, async (statistics, { top: limit, ...query }) => {
+          if (geo === undefined)
+            throw new ApiError('WAF.4000', 'there is no list of networks: start the service with --geoip');
+          return topNetworks(statistics, { ...query, limit }, (source) => geo.network(source));
+        }),
+      ),
+    },
     {
       path: 'overviews/attack/url',
       operationId: 'topUrls',
@@ -124,7 +189,6 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       handler: uncached(
         parseListQuery,
         filtered(store, (statistics, { top: limit, ...query }) => topUrls(statistics, { ...query, limit })),
-        countedHours,
       ),
     },
     overview('rule', 'topRules', 'rules', string('Rule ID, as in the log.'), 'rules'),
@@ -136,7 +200,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       operationId: 'classification',
       summary:
         'List the hosts, categories, sources, URLs and countries with the most attacks in one response',
-      description: 'Without a filter by more than categories, `ip`, `url` and `geo` cover whole hours.',
+      description: 'If some attacks of the range are not kept, `ip`, `url` and `geo` cover whole hours.',
       parameters: PARAMETERS,
       returns: [
         'Five lists.',
@@ -155,11 +219,10 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
             topDomains(statistics, query, limit),
             topCategories(statistics, query, limit),
           ]);
-          const hours = { ...query, ...countedHours(query), limit };
           const [ip, url, geo] = await Promise.all([
-            topAttacks(statistics, { ...hours, list: 'sources' }),
-            topUrls(statistics, hours),
-            topAttacks(statistics, { ...hours, list: 'countries' }),
+            topAttacks(statistics, { ...query, limit, list: 'sources' }),
+            topUrls(statistics, { ...query, limit }),
+            topAttacks(statistics, { ...query, limit, list: 'countries' }),
           ]);
           return { domain, attack_type, ip, url, geo };
         }),

@@ -7,7 +7,7 @@ import { parseRange } from '../../statistics/range.ts';
 import { UTC } from '../../zone.ts';
 import { queryOf, type RawQuery, type StatisticsQuery } from '../query.ts';
 
-/** The result has the range of the URL, before the call widens it. */
+/** The result has the range of the URL. */
 export type Parse<Q extends StatisticsQuery> = (query: RawQuery, now: number) => Q;
 
 interface Parsed<Q> {
