@@ -1,16 +1,18 @@
 /** Requests as a line, attacks as bars, each on its own scale: SPARKLINE_KEY says so on the page. */
-import { ATTACK_TYPES } from '@wafstat/client';
-import { type Counts, sumOf } from '../counts.ts';
-
 export const SPARKLINE_KEY = 'Requests (line) and attacks (bars), each on its own scale';
 
 const WIDTH = 160;
 const HEIGHT = 28;
 
-export function Sparkline({ requests, attacks }: Pick<Counts, 'requests' | 'attacks'>) {
+export interface Line {
+  requests: readonly number[];
+  attacks: readonly number[];
+}
+
+export function Sparkline({ requests, attacks }: Line) {
   return (
     <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-      <path class="attacks" d={bars(sumOf(attacks, ATTACK_TYPES), Math.max(...requests, 1))} />
+      <path class="attacks" d={bars(attacks, Math.max(...requests, 1))} />
       <path class="requests" d={line(requests)} />
     </svg>
   );
