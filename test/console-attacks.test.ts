@@ -48,6 +48,7 @@ describeDemo('the attacks', (demo) => {
     await demo.page.getByText('Requests are not filtered').waitFor();
     await demo.page.getByRole('button', { name: `Source: ${source}. Remove the filter` }).click();
     await expect.poll(() => demo.number('attacks')).toBe(all);
+    await demo.loaded();
     const rule = rows('rules').first();
     const id = (await rule.getAttribute('data-key')) ?? '';
     await rule.hover();

@@ -94,13 +94,20 @@ function emptyText({ attacks, complete }: EventList, filters: readonly string[])
   return filters.length === 0 ? 'No attacks in this range.' : `No attack matches ${filters.join(', ')}.`;
 }
 
+const COLUMNS = ['Time', 'Action', 'Category', 'Rule', 'Source', 'Host', 'Request'];
+
 export function AttackTable({ events }: { events: readonly AttackEvent[] }) {
   const { zone, now, go } = useApp();
   return (
     <table class="attacks-list">
+      <colgroup>
+        {COLUMNS.map((title) => (
+          <col key={title} class={title.toLowerCase()} />
+        ))}
+      </colgroup>
       <thead class="offscreen">
         <tr>
-          {['Time', 'Action', 'Category', 'Rule', 'Source', 'Host', 'Request'].map((title) => (
+          {COLUMNS.map((title) => (
             <th key={title} scope="col">
               {title}
             </th>
@@ -110,7 +117,7 @@ export function AttackTable({ events }: { events: readonly AttackEvent[] }) {
       <tbody>
         {events.map((event, i) => (
           <tr key={`${event.id} ${event.time} ${i}`}>
-            <th scope="row">
+            <th scope="row" class="time">
               <button
                 class="filter"
                 type="button"
@@ -120,7 +127,7 @@ export function AttackTable({ events }: { events: readonly AttackEvent[] }) {
                 <span class="offscreen">. Open the attack</span>
               </button>
             </th>
-            <td>
+            <td class="action">
               <ActionLabel action={event.action} />
             </td>
             <td class="category">

@@ -280,7 +280,7 @@ function ValueDetails({ kind, value, range, names }: ValueDetailsProps) {
       </div>
       <dl class="facts">
         <div>
-          <dt>Attacks in the range</dt>
+          <dt>Attacks</dt>
           <dd>{`${formatCount(attacks)}, ${share(blocked, attacks)} blocked`}</dd>
         </div>
         <div>

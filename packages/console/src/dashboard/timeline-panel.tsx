@@ -9,12 +9,13 @@ import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '
 import { apiFilter, countedCategories, type Filter, keptFilters, only } from '../filters.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { Button } from '../parts/button.tsx';
+import { ComparePicker } from '../parts/controls.tsx';
 import { copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Problem } from '../parts/states.tsx';
 import { numberColumn, Table } from '../parts/table.tsx';
 import { pointLength } from '../points.ts';
-import { previousRangeName, type TimeRange } from '../time-range.ts';
+import type { TimeRange } from '../time-range.ts';
 import { type Action, useAction } from '../use-query.ts';
 import type { Split } from '../view.ts';
 import { offsetName, type Zone } from '../zone.ts';
@@ -67,11 +68,9 @@ export function TimelinePanel({ now, before, lines, bursts, failure }: TimelineP
         <>
           <ModeSwitch />
           <span class="hint step">{`per ${duration(pointLength(edges))}`}</span>
-          {before !== null && lines === null && (
-            <span class="hint ghost-key">
-              {view.compared === 'previous'
-                ? 'previous period'
-                : previousRangeName(view.selectedRange, now.range, zone, view.compared)}
+          {lines === null && (
+            <span class={`hint ${before === null ? '' : 'ghost-key'}`}>
+              <ComparePicker />
             </span>
           )}
           {isFiltered && <span class="hint">Requests are not filtered, so they are not shown</span>}

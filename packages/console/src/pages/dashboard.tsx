@@ -21,7 +21,7 @@ import { TimelinePanel } from '../dashboard/timeline-panel.tsx';
 import { readTopList, type TopListName, TopListPanel } from '../dashboard/top-lists.tsx';
 import { apiFilter, keptFilters } from '../filters.ts';
 import { hostTotals, withoutHost } from '../host-totals.ts';
-import { ComparePicker, Controls } from '../parts/controls.tsx';
+import { Controls } from '../parts/controls.tsx';
 import { HostPicker } from '../parts/host-picker.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Message, Skeleton } from '../parts/states.tsx';
@@ -52,7 +52,6 @@ export function DashboardPage() {
         <TvHead query={now} />
       ) : (
         <Controls query={now}>
-          <ComparePicker />
           <HostPicker names={names} />
           <TvButton />
         </Controls>
