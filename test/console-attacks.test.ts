@@ -14,6 +14,17 @@ interface Events {
   }[];
 }
 
+interface Situation {
+  sentence: string;
+  bursts: {
+    from: number;
+    to: number;
+    category: string | null;
+    source: string | null;
+    host_id: string | null;
+  }[];
+}
+
 interface TopList {
   total: number;
   items: { key: string; num: number }[];
@@ -122,6 +133,37 @@ describeDemo('the attacks', (demo) => {
     await drawer().getByLabel('Find a source').waitFor();
     await demo.page.keyboard.press('Escape');
     await expect.poll(() => drawer().count()).toBe(0);
+  });
+
+  test('the sentence and the bursts lead to their attacks in two clicks', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    const { sentence, bursts } = await demo.api.getJson<Situation>(
+      `waf/overviews/situation?${FIXED}&timezone=UTC`,
+    );
+    expect(await demo.page.locator('.situation > p').textContent()).toBe(sentence);
+    const burst = bursts.at(-1);
+    if (burst === undefined) throw new Error('the demo has no burst on this day');
+    expect(await demo.page.locator('.burst-mark').count()).toBe(bursts.length);
+    await demo.page.getByRole('list', { name: 'Bursts' }).getByRole('link').first().click();
+    await expect.poll(() => demo.page.url()).toContain(`from=${burst.from}&to=${burst.to}`);
+    expect([filters('category'), filters('source'), filters('host')].flat()).toEqual(
+      [burst.category, burst.source, burst.host_id].filter((value) => value !== null),
+    );
+    await demo.loaded();
+    await demo.page.locator('.figure.attacks .value').getByRole('button').click();
+    const query = [
+      ...(burst.category ? [`attacks=${burst.category}`] : []),
+      ...(burst.source ? [`sips=${encodeURIComponent(burst.source)}`] : []),
+      ...(burst.host_id ? [`hosts=${burst.host_id}`] : []),
+    ];
+    const { matched_attacks } = await demo.api.getJson<Events>(
+      `waf/event?from=${burst.from}&to=${burst.to}&${query.join('&')}`,
+    );
+    expect(matched_attacks).toBeGreaterThan(100);
+    await demo.page
+      .locator('.attacks-panel')
+      .getByText(`${matched_attacks.toLocaleString('en')} attacks, newest first`)
+      .waitFor();
   });
 
   test('the range can be compared with the same days last week, or with a date', async () => {

@@ -579,11 +579,11 @@ describeDemo('selection', (demo) => {
     await expect.poll(() => demo.number('requests')).toBe(selected);
   });
 
-  test('all panels above the list of attacks fit a screen of 1440 by 900, and full screen hides the controls', async () => {
+  test('the timeline fits a screen of 1440 by 900, and full screen has all panels without controls', async () => {
     await demo.page.setViewportSize({ width: 1440, height: 900 });
     await demo.enter('/console/?live=off');
     const height = () => demo.page.evaluate<number>('document.documentElement.scrollHeight');
-    const bottom = () => demo.page.locator('.tops').evaluate((one) => one.getBoundingClientRect().bottom);
+    const bottom = () => demo.page.locator('.timeline').evaluate((one) => one.getBoundingClientRect().bottom);
     await expect.poll(bottom).toBeLessThanOrEqual(900);
     await demo.page.getByRole('button', { name: 'Full screen' }).click();
     await demo.page.getByText(/^updated \d\d:\d\d:\d\d$/).waitFor();

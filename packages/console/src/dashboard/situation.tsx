@@ -6,12 +6,9 @@ import { CATEGORY_NAMES } from '../categories.ts';
 import type { Filter } from '../filters.ts';
 import { duration, formatCount, formatRange, share, shortTime } from '../format.ts';
 import { PageLink } from '../parts/frame.tsx';
-import { More, useLimit } from '../parts/more.tsx';
 import { sentence as failureText } from '../parts/states.tsx';
 import type { Query } from '../use-query.ts';
 import type { View } from '../view.ts';
-
-const BURSTS = 3;
 
 export function Situation({ query: { data, failure, isLoading } }: { query: Query<Content> }) {
   if (data === null)
@@ -79,39 +76,35 @@ function withLinks(
   return [...parts, sentence.slice(end)];
 }
 
-/** Newest first. */
+/** Newest first, in one line that scrolls. */
 function Bursts({ bursts }: { bursts: readonly Burst[] }) {
   const { zone, now } = useApp();
-  const { limit, more } = useLimit(BURSTS, '');
   if (bursts.length === 0) return null;
   return (
-    <>
-      <ul class="bursts" aria-label="Bursts">
-        {bursts.slice(0, limit).map((burst) => (
-          <li key={burst.from}>
-            <PageLink
-              class="burst"
-              to={burstView(burst)}
-              title={`Zoom to ${formatRange(burst.from, burst.to, zone, now())} and filter`}
-            >
-              <b>{shortTime(burst.from, zone, now()).slice(0, -3)}</b>
-              <span>{burst.open ? 'now' : duration(burst.to - burst.from)}</span>
-              {burst.category !== null && (
-                <span class="key" style={{ '--key': `var(--category-${burst.category})` }}>
-                  {CATEGORY_NAMES[burst.category]}
-                </span>
-              )}
-              {burst.host !== null && <span>{burst.host}</span>}
-              {burst.source !== null && <code>{burst.source}</code>}
-              <span>
-                {`${formatCount(burst.attacks)} attacks${burst.times_usual === null ? '' : `, ${formatCount(burst.times_usual)}×`}`}
+    <ul class="bursts" aria-label="Bursts">
+      {bursts.map((burst) => (
+        <li key={burst.from}>
+          <PageLink
+            class="burst"
+            to={burstView(burst)}
+            title={`Zoom to ${formatRange(burst.from, burst.to, zone, now())} and filter`}
+          >
+            <b>{shortTime(burst.from, zone, now()).slice(0, -3)}</b>
+            <span>{burst.open ? 'now' : duration(burst.to - burst.from)}</span>
+            {burst.category !== null && (
+              <span class="key" style={{ '--key': `var(--category-${burst.category})` }}>
+                {CATEGORY_NAMES[burst.category]}
               </span>
-              <span>{`${share(burst.blocked, burst.attacks)} blocked`}</span>
-            </PageLink>
-          </li>
-        ))}
-      </ul>
-      <More shown={Math.min(limit, bursts.length)} all={bursts.length} more={more} />
-    </>
+            )}
+            {burst.host !== null && <span>{burst.host}</span>}
+            {burst.source !== null && <code>{burst.source}</code>}
+            <span>
+              {`${formatCount(burst.attacks)} attacks${burst.times_usual === null ? '' : `, ${formatCount(burst.times_usual)}×`}`}
+            </span>
+            <span>{`${share(burst.blocked, burst.attacks)} blocked`}</span>
+          </PageLink>
+        </li>
+      ))}
+    </ul>
   );
 }
