@@ -9,7 +9,7 @@ import { formatCount, plural, shortTime } from '../format.ts';
 import { copyItems } from '../parts/menu.tsx';
 import { More, useLimit } from '../parts/more.tsx';
 import { Panel } from '../parts/panel.tsx';
-import { Skeleton } from '../parts/states.tsx';
+import { isForbidden, Skeleton } from '../parts/states.tsx';
 import { StateLabel } from '../parts/table.tsx';
 import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
@@ -55,13 +55,16 @@ export function AttacksPanel({ range, wait, refresh }: AttacksPanelProps) {
       <Panel
         title="Attacks"
         class={`attacks-panel ${isLoading && data !== null ? 'stale' : ''}`}
-        failure={failure}
+        failure={isForbidden(failure) ? null : failure}
         extras={data !== null && <span class="hint">{countText(data)}</span>}
         exports={copyItems(
           curlCommand({ ...query, path: 'event', parameters: { pagesize: '100' } }),
           wafstatCommand('events --all', query),
         )}
       >
+        {isForbidden(failure) && (
+          <p class="empty">Only administrators of this project can list its attacks.</p>
+        )}
         {isVisible && data === null && failure === null && <Skeleton />}
         {data !== null && data.items.length === 0 && (
           <p class="empty">{emptyText(data, filters.map(filterTitle))}</p>

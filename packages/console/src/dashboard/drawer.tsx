@@ -21,7 +21,7 @@ import { Dialog } from '../parts/dialog.tsx';
 import { FilterValue } from '../parts/filter-value.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
-import { QueryState } from '../parts/states.tsx';
+import { isForbidden, QueryState } from '../parts/states.tsx';
 import { equalParts } from '../points.ts';
 import { ruleName, ruleUrl } from '../rules.ts';
 import { quoted } from '../setup-commands.ts';
@@ -342,8 +342,12 @@ function ValueDetails({ kind, value, range, names }: ValueDetailsProps) {
             );
           })}
       </div>
-      <h3>Latest attacks</h3>
-      <AttackTable events={data.latest} />
+      {data.latest.length > 0 && (
+        <>
+          <h3>Latest attacks</h3>
+          <AttackTable events={data.latest} />
+        </>
+      )}
     </>
   );
 }
@@ -365,12 +369,20 @@ async function readDetails(
     api.figures(project, { edges: equalParts(range, LINE_POINTS), hosts, filters, signal }),
     client.classification({ ...range, ...common }),
     client.topRules({ ...range, ...common }),
-    client.events({ ...keptRange, ...selection, limit: 1, sortDirection: 'asc' }),
-    client.events({ ...keptRange, ...selection, limit: 1 }),
-    client.events({ ...range, ...selection, limit: LATEST_ATTACKS }),
+    ifAllowed(client.events({ ...keptRange, ...selection, limit: 1, sortDirection: 'asc' })),
+    ifAllowed(client.events({ ...keptRange, ...selection, limit: 1 })),
+    ifAllowed(client.events({ ...range, ...selection, limit: LATEST_ATTACKS })),
   ]);
-  const [first, last] = [oldest, newest].map(({ items }) => items[0]?.time);
-  return { figures, classification, rules, first, last, latest: latest.items };
+  const [first, last] = [oldest, newest].map((list) => list?.items[0]?.time);
+  return { figures, classification, rules, first, last, latest: latest?.items ?? [] };
+}
+
+/** Null: only administrators of the project can list attacks (`--events-role`). */
+function ifAllowed<T>(call: Promise<T>): Promise<T | null> {
+  return call.catch((failure: unknown) => {
+    if (isForbidden(failure)) return null;
+    throw failure;
+  });
 }
 
 function Values({ title, children }: { title: string; children: ComponentChildren }) {
