@@ -79,7 +79,14 @@ const LONG_FILES = [
   ],
   ...['faults', 'packaging', 'follow', 'lifecycle', 'workers', 'crash', 'data-directory', 'web-servers'],
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
-  ...['console', 'console-accessibility', 'console-access', 'console-management', 'console-categories'],
+  ...[
+    'console',
+    'console-attacks',
+    'console-accessibility',
+    'console-access',
+    'console-management',
+    'console-categories',
+  ],
   ...['lmdb', 'read-ahead', 'damage', 'hostile', 'calls', 'cached-counts', 'routes', 'connections'],
   ...['oracle', 'points-cache', 'live-charts', 'abuse'],
 ].map((name) => `${name}.test.ts`);

@@ -20,6 +20,7 @@ const SHOTS = {
   'console-dark': { path: '/console/?range=7days', colorScheme: 'dark' },
   'console-hosts-compared': { path: '/console/?range=7days&by=host' },
   'console-overview': { path: '/console/overview?range=7days' },
+  'console-attack': { path: '/console/?range=24hours&category=sqli', click: '.attacks-list tbody tr' },
   'console-phone': { path: '/console/?range=7days', ...PHONE },
 };
 
@@ -37,7 +38,7 @@ const browser = await chromium.launch({
 });
 try {
   const { address, account } = await demoOf(demo.stdout);
-  for (const [name, { path, ...device }] of Object.entries(SHOTS)) {
+  for (const [name, { path, click, ...device }] of Object.entries(SHOTS)) {
     const context = await browser.newContext({
       viewport: DESKTOP,
       colorScheme: 'light',
@@ -53,6 +54,11 @@ try {
     await page.getByText('Sign in', { exact: true }).click();
     await page.locator('.content[aria-busy="false"]').waitFor();
     await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+    if (click !== undefined) {
+      await page.locator('#attacks').scrollIntoViewIfNeeded();
+      await page.locator(click).first().click();
+      await page.locator('dialog .matched-rules').waitFor();
+    }
     await page.screenshot({ path: join(root, 'docs/images', `${name}.png`) });
     await context.close();
     console.log(`docs/images/${name}.png`);

@@ -10,6 +10,8 @@ const PAGES = {
   dashboard: '/console/?live=off',
   'dashboard by host': '/console/?live=off&by=host',
   'dashboard of a category': '/console/?live=off&category=sqli&category=-xss',
+  'dashboard with filters': '/console/?live=off&source=-192.0.2.1&by=action&compare=week',
+  'all sources': '/console/?live=off&open=source',
   'dashboard on a wall': '/console/?tv=on&live=off',
   overview: '/console/overview?live=off',
   hosts: '/console/hosts?live=off',

@@ -190,6 +190,7 @@ describeService('management', (service) => {
     await page.getByRole('button', { name: 'Rename', exact: true }).click();
     await page.getByRole('button', { name: 'Delete new.example' }).click();
     await page.getByText('Its counts stay in the total of default, without a host.').waitFor();
+    await page.getByLabel('Type new.example to confirm').fill('new.example');
     await page.getByText('Delete host', { exact: true }).click();
     await expect.poll(texts).toEqual(['empty.example', 'No host']);
     expect([...(await api.hostIds()).keys()]).toEqual(['empty.example']);
@@ -264,6 +265,7 @@ describeService('management', (service) => {
     expect((await second.get('connections')).status).toBe(401);
     await page.getByRole('button', { name: 'Delete erin' }).click();
     await page.getByText('loses all roles and the access key').waitFor();
+    await page.getByLabel('Type erin to confirm').fill('erin');
     await page.getByText('Delete user', { exact: true }).click();
     await expect.poll(() => page.getByText('reader in default').count()).toBe(0);
     for (const verb of ['Disable', 'Delete'])

@@ -1,6 +1,8 @@
 /** The calls of the console. The browser sends the session cookie. */
-import { type Client, createClient, type Source, WafstatError } from '@wafstat/client';
+import { type AttackType, type Client, createClient, type Source, WafstatError } from '@wafstat/client';
 import { type Counts, type SentCounts, withAllCategories } from './counts.ts';
+import { apiParameters, type Filter } from './filters.ts';
+import type { TimeRange } from './time-range.ts';
 
 export interface Project {
   id: string;
@@ -24,9 +26,12 @@ export interface Session {
   top_lists_ms: number | null;
 }
 
-export interface HostFigures extends Counts {
+/** Requests, and attacks that the filter selects, in each point. */
+export interface HostFigures {
   id: string;
   hostname: string;
+  requests: readonly number[];
+  attacks: readonly number[];
 }
 
 /** What the query selects, and each host if it asks for them. */
@@ -34,10 +39,48 @@ export interface Figures extends Counts {
   /** The earliest event of the project. Null: there is none. */
   first_seen: number | null;
   items: HostFigures[];
+  /** Requests in the busiest second, if the query asks for it. Null: too much data. */
+  peak?: number | null;
+  /** Only with a filter that needs kept attacks: the attacks of range, hosts and categories, and how many are kept. */
+  kept?: Kept;
 }
 
-type SentFigures = SentCounts &
-  Pick<Figures, 'first_seen'> & { items: (SentCounts & { id: string; hostname: string })[] };
+export interface Kept {
+  attacks: number;
+  kept: number;
+}
+
+type SentFigures = SentCounts & Omit<Figures, keyof Counts>;
+
+/** A time with more attacks than usual. What is null has no value with at least half of the attacks. */
+export interface Burst extends TimeRange {
+  /** It has not ended. */
+  open: boolean;
+  category: AttackType | null;
+  host: string | null;
+  host_id: string | null;
+  source: string | null;
+  attacks: number;
+  blocked: number;
+  /** Null: there are usually none. */
+  times_usual: number | null;
+}
+
+/** At the end of a range, by the rule of docs/api.md; the bursts are those of the range. */
+export interface Situation {
+  state: 'quiet' | 'attack' | 'no_data';
+  sentence: string;
+  /** Attacks in the last hour. */
+  attacks: number;
+  usual: { low: number; high: number } | null;
+  bursts: Burst[];
+}
+
+interface SituationQuery extends TimeRange {
+  hosts: readonly string[];
+  timezone: string;
+  signal: AbortSignal;
+}
 
 export interface AccessKey {
   access: string;
@@ -148,7 +191,10 @@ interface FiguresQuery {
   edges: readonly number[];
   /** Empty: the whole project. */
   hosts?: readonly string[];
+  /** On attacks. Requests are always all. */
+  filters?: readonly Filter[];
   byHost?: boolean;
+  hasPeak?: boolean;
   signal?: AbortSignal;
 }
 
@@ -248,15 +294,28 @@ export function createApi(origin: string) {
       change('PUT', `${credentials}/${id(access)}`, { credential: { status } }),
     removeKey: (access: string) => change('DELETE', `${credentials}/${id(access)}`),
     async figures(project: string, query: FiguresQuery): Promise<Figures> {
-      const { edges, hosts = [], byHost: by_host = false, signal } = query;
-      const body = { edges, by_host, ...(hosts.length === 0 ? {} : { hosts }) };
-      const path = `${inProject(project)}/figures`;
-      const { items, first_seen, ...whole } = await json<SentFigures>('POST', path, body, signal, true);
-      return {
-        first_seen,
-        ...withAllCategories(whole),
-        items: items.map(({ id, hostname, ...counts }) => ({ id, hostname, ...withAllCategories(counts) })),
+      const { edges, hosts = [], filters = [], byHost: by_host = false, hasPeak = false, signal } = query;
+      const body = {
+        edges,
+        by_host,
+        ...(hosts.length === 0 ? {} : { hosts }),
+        ...(filters.length === 0 ? {} : { filter: apiParameters(filters) }),
+        ...(hasPeak ? { peak: true } : {}),
       };
+      const path = `${inProject(project)}/figures`;
+      const { requests, attacks, blocked, ...rest } = await json<SentFigures>(
+        'POST',
+        path,
+        body,
+        signal,
+        true,
+      );
+      return { ...rest, ...withAllCategories({ requests, attacks, blocked }) };
+    },
+    situation(project: string, { from, to, timezone, hosts, signal }: SituationQuery) {
+      const query = new URLSearchParams({ from: String(from), to: String(to), timezone });
+      for (const host of hosts) query.append('hosts', host);
+      return json<Situation>('GET', `v1/${id(project)}/waf/overviews/situation?${query}`, undefined, signal);
     },
     addHost: (project: string, hostname: string) => change('POST', hosts(project), { hostname }),
     renameHost: (project: string, host: string, hostname: string) =>

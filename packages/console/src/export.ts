@@ -1,4 +1,5 @@
 /** Files and commands that leave the console: CSV, PNG, curl and command line. */
+import { apiParameters, commandOptions, type Filter } from './filters.ts';
 import { formatCount } from './format.ts';
 import { colour } from './theme.ts';
 import type { TimeRange } from './time-range.ts';
@@ -24,6 +25,7 @@ interface CommandQuery extends TimeRange {
   origin: string;
   project: string;
   hosts: readonly string[];
+  filters?: readonly Filter[];
   /** Path below `waf/`. */
   path: string;
   /** Further parameters. */
@@ -36,15 +38,24 @@ export function curlCommand({
   from,
   to,
   hosts,
+  filters = [],
   path,
   parameters = {},
 }: CommandQuery): string {
+  const lists = Object.entries(apiParameters(filters)).flatMap(([name, values]) =>
+    values.map((value) => [name, value] as const),
+  );
   const query = [
     `from=${from}&to=${to}`,
     ...hosts.map((id) => `hosts=${id}`),
-    ...Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`),
+    ...[...lists, ...Object.entries(parameters)].map(([name, value]) => `${name}=${encoded(value)}`),
   ];
   return `curl -H "X-Auth-Token: $TOKEN" '${origin}/v1/${project}/waf/${path}?${query.join('&')}'`;
+}
+
+/** For a URL in a shell command: an apostrophe would end the URL, and attackers choose it. */
+function encoded(text: string): string {
+  return encodeURIComponent(text).replaceAll("'", '%27');
 }
 
 /**
@@ -52,9 +63,10 @@ export function curlCommand({
  * has the URL and the credentials.
  */
 export function wafstatCommand(command: string, query: Omit<CommandQuery, 'path' | 'origin'>): string {
-  const { project, from, to, hosts } = query;
+  const { project, from, to, hosts, filters = [] } = query;
   const options = [`--project ${project}`, `--from ${from}`, `--to ${to}`];
-  return ['wafstat', command, ...options, ...hosts.map((id) => `--host ${id}`)].join(' ');
+  const selection = [...hosts.map((id) => `--host ${id}`), ...commandOptions(filters)];
+  return ['wafstat', command, ...options, ...selection].join(' ');
 }
 
 /** `shop-timeline-20261114T0000-20261115T0000.csv`, in the selected time zone. */

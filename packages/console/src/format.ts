@@ -85,10 +85,16 @@ export function weekday(time: number, zone: Zone): string {
   return WEEKDAYS[new Date(toLocal(time, zone)).getUTCDay()] ?? '';
 }
 
-/** `14 Nov 2026, 10:05`, with seconds if they are not zero. */
-export function formatTime(time: number, zone: Zone): string {
+/** `10:05:12`, with the day if it is not that of `now`. */
+export function shortTime(time: number, zone: Zone, now: number): string {
+  const text = timeOfDay(time, zone);
+  return dayOf(time, zone) === dayOf(now, zone) ? text : `${date(time, zone, now)}, ${text}`;
+}
+
+/** `14 Nov 2026, 10:05`, with seconds if they are not zero, or with milliseconds. */
+export function formatTime(time: number, zone: Zone, hasMs = false): string {
   const text = new Date(toLocal(time, zone)).toISOString();
-  const seconds = text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
+  const seconds = hasMs ? text.slice(16, 23) : text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
   return `${day(time, zone)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
@@ -129,6 +135,15 @@ export function ago(time: number, now: number): string {
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 2 * 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
   return `${Math.floor(seconds / 86_400)} days ago`;
+}
+
+/** `Germany`, or the code if there is no such country. */
+export function countryName(code: string): string {
+  try {
+    return new Intl.DisplayNames('en', { type: 'region' }).of(code) ?? code;
+  } catch {
+    return code;
+  }
 }
 
 /** `30 days` or `36 hours`, of whole hours. */

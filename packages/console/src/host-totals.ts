@@ -1,5 +1,5 @@
 /** Requests and attacks of each host in the whole range. */
-import { ATTACK_TYPES, type AttackType } from '@wafstat/client';
+import { ATTACK_TYPES } from '@wafstat/client';
 import type { HostFigures } from './api.ts';
 import { type Counts, sumOf, total } from './counts.ts';
 
@@ -10,16 +10,12 @@ export interface HostTotals {
   attacks: number;
 }
 
-/** `categories`: the attacks that count. */
-export function hostTotals(
-  hosts: readonly HostFigures[],
-  categories: readonly AttackType[] = ATTACK_TYPES,
-): HostTotals[] {
-  return hosts.map(({ id, hostname, ...counts }) => ({ id, hostname, ...countTotals(counts, categories) }));
-}
-
-function countTotals({ requests, attacks }: Counts, categories: readonly AttackType[]) {
-  return { requests: total(requests), attacks: total(sumOf(attacks, categories)) };
+export function hostTotals(hosts: readonly HostFigures[]): HostTotals[] {
+  return hosts.map(({ requests, attacks, ...host }) => ({
+    ...host,
+    requests: total(requests),
+    attacks: total(attacks),
+  }));
 }
 
 /** Not an ID: events without a registered host. */
@@ -28,13 +24,10 @@ export const NO_HOST = '';
 export const NO_HOST_TITLE = 'Requests and attacks of log lines without a registered host';
 
 /** The part of the project that no host has. Null: nothing. */
-export function withoutHost(
-  whole: Counts,
-  hosts: readonly HostTotals[],
-  categories: readonly AttackType[] = ATTACK_TYPES,
-): HostTotals | null {
-  const all = countTotals(whole, categories);
-  const rest = (name: 'requests' | 'attacks') => all[name] - total(hosts.map((host) => host[name]));
-  const [requests, attacks] = [rest('requests'), rest('attacks')];
+export function withoutHost(whole: Counts, hosts: readonly HostTotals[]): HostTotals | null {
+  const rest = (name: 'requests' | 'attacks', all: readonly number[]) =>
+    total(all) - total(hosts.map((host) => host[name]));
+  const requests = rest('requests', whole.requests);
+  const attacks = rest('attacks', sumOf(whole.attacks, ATTACK_TYPES));
   return requests + attacks > 0 ? { id: NO_HOST, hostname: 'No host', requests, attacks } : null;
 }

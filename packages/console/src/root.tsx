@@ -13,7 +13,7 @@ import { SignInPage } from './pages/sign-in.tsx';
 import { SourcesPage } from './pages/sources.tsx';
 import { Frame, PageLink } from './parts/frame.tsx';
 import { Failure, MessagePage } from './parts/states.tsx';
-import { PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
+import { changed, PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
 import { browserZone, parseZone } from './zone.ts';
 
 const PAGE_OF = {
@@ -217,7 +217,7 @@ function useView(): { view: View; go: App['go'] } {
     return () => removeEventListener('popstate', popped);
   }, []);
   const go = (change: Partial<View>, mode: HistoryMode = 'push') => {
-    const next = { ...current.current, problems: [], ...change };
+    const next = changed(current.current, change);
     // The state tells the back button of a custom range that the previous entry is ours.
     if (mode === 'push') history.pushState({ within: true }, '', urlOf(next));
     else history.replaceState(history.state, '', urlOf(next));

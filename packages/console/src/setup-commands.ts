@@ -180,7 +180,7 @@ function fluentBit({ origin, project, key }: Target): string {
 }
 
 /** For a shell. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 

@@ -60,13 +60,39 @@ export function rangeProblem({ from, to }: TimeRange): string | null {
 /** How far back the previous period is. Days are local: a clock change makes one of them longer or shorter. */
 export type Shift = { days: number } | { lengthMs: number };
 
+/** The range to compare with: the previous one, the same days of an earlier week, or one that begins on a date. */
+export type Compared = 'previous' | 'week' | `${number}-${number}-${number}`;
+
+export function parseCompared(text: string): Compared | null {
+  if (text === 'previous' || text === 'week') return text;
+  return /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) ? (text as Compared) : null;
+}
+
 /**
  * Days that are not over are compared with the same hours of earlier days: a morning compared with the night before it
  * would only show the time of day.
  */
-export function previousShift(selected: SelectedRange, range: TimeRange, zone: Zone): Shift {
+export function previousShift(
+  selected: SelectedRange,
+  range: TimeRange,
+  zone: Zone,
+  compared: Compared = 'previous',
+): Shift {
   const days = wholeDays(selected, range, zone);
+  const daysMin = days ?? Math.ceil((range.to - range.from) / DAY_MS);
+  if (compared === 'week') return { days: Math.ceil(daysMin / 7) * 7 };
+  if (compared !== 'previous') {
+    const wanted = dayOf(range.from, zone) - Date.parse(compared) / DAY_MS;
+    // A period that overlaps with the range, or follows it, would count the same events twice.
+    if (wanted >= daysMin) return { days: wanted };
+  }
   return days === null ? { lengthMs: range.to - range.from } : { days };
+}
+
+/** The last day whose period ends before the range begins, as `2026-11-10`. */
+export function lastComparedDay(selected: SelectedRange, range: TimeRange, zone: Zone): string {
+  const days = wholeDays(selected, range, zone) ?? Math.ceil((range.to - range.from) / DAY_MS);
+  return new Date((dayOf(range.from, zone) - days) * DAY_MS).toISOString().slice(0, 10);
 }
 
 export function previousRange(range: TimeRange, shift: Shift, zone: Zone): TimeRange {
@@ -122,7 +148,16 @@ export function endsToday(selected: SelectedRange): boolean {
 }
 
 /** Completes "vs". */
-export function previousRangeName(selected: SelectedRange): string {
+export function previousRangeName(
+  selected: SelectedRange,
+  range: TimeRange,
+  zone: Zone,
+  compared: Compared,
+): string {
+  const shift = previousShift(selected, range, zone, compared);
+  if (compared === 'week' && 'days' in shift)
+    return shift.days === 7 ? 'a week earlier' : `${shift.days / 7} weeks earlier`;
+  if (compared !== 'previous') return compared;
   return 'preset' in selected ? PRESETS[selected.preset].previous : 'previous period';
 }
 

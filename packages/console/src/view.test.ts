@@ -1,22 +1,31 @@
 import { ATTACK_TYPES } from '@wafstat/client';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { FILTER_FIELDS, type Filter, type FilterField } from './filters.ts';
 import { PRESETS, type PresetName } from './time-range.ts';
-import {
-  countedCategories,
-  PAGES,
-  type PageName,
-  parseView,
-  SORTS,
-  toggleCategory,
-  urlOf,
-  type View,
-} from './view.ts';
+import { changed, OPENED, PAGES, type PageName, parseView, SORTS, SPLITS, urlOf, type View } from './view.ts';
 import { browserZone, formatOffset } from './zone.ts';
 
 const parse = (path: string) => parseView(new URL(path, 'http://localhost'));
 
 const id = fc.stringMatching(/^[A-Za-z0-9_-]{1,64}$/);
+/** Values of filters; attackers choose rules and URLs. */
+const VALUES: Readonly<Record<FilterField, fc.Arbitrary<string>>> = {
+  category: fc.constantFrom(...ATTACK_TYPES),
+  action: fc.constantFrom('block', 'log'),
+  source: fc.oneof(fc.ipV4(), fc.ipV6(), fc.constant('2001:db8::/64')),
+  url: fc.string({ maxLength: 99 }).map((text) => `/${text.replaceAll('?', '')}`),
+  rule: fc.string({ minLength: 1, maxLength: 99 }).map((text) => text.replaceAll(',', '+')),
+  country: fc.constantFrom('DE', 'FR'),
+  status: fc.constantFrom('403', '200'),
+  method: fc.constantFrom('GET', 'M-SEARCH', '-X'),
+};
+const filtersOf = (field: FilterField): fc.Arbitrary<Filter[]> =>
+  fc.uniqueArray(fc.record({ field: fc.constant(field), value: VALUES[field], isExcluded: fc.boolean() }), {
+    maxLength: 3,
+    selector: ({ value, isExcluded }) => `${isExcluded} ${value}`,
+  });
+
 const view: fc.Arbitrary<View> = fc.record({
   page: fc.constantFrom(...(Object.keys(PAGES) as PageName[])),
   project: fc.option(id),
@@ -31,9 +40,15 @@ const view: fc.Arbitrary<View> = fc.record({
     fc.constantFrom('Europe/Berlin', 'America/St_Johns', 'UTC'),
   ),
   hosts: fc.uniqueArray(id, { maxLength: 5 }),
-  categories: fc.subarray(ATTACK_TYPES.slice(0, 6)),
-  excluded: fc.subarray(ATTACK_TYPES.slice(6)),
-  byHost: fc.boolean(),
+  compared: fc.constantFrom('previous', 'week', '2026-11-10'),
+  filters: fc.tuple(...FILTER_FIELDS.map(filtersOf)).map((all) => all.flat()),
+  by: fc.constantFrom(...SPLITS),
+  open: fc.option(
+    fc.oneof(
+      fc.record({ kind: fc.constantFrom(...OPENED), value: fc.string({ minLength: 1, maxLength: 512 }) }),
+      fc.record({ kind: fc.constantFrom('source', 'url', 'rule'), value: fc.constant(null) }),
+    ),
+  ),
   tv: fc.boolean(),
   live: fc.boolean(),
   sort: fc.option(fc.constantFrom(...SORTS)),
@@ -49,19 +64,12 @@ test('a view survives a round trip through the URL', () => {
   );
 });
 
-test('a category is included, excluded, and both again without it', () => {
-  const all = parse('/console/');
-  const only = { ...all, ...toggleCategory(all, 'sqli', 'categories') };
-  expect(countedCategories(only)).toEqual(['sqli']);
-  expect(countedCategories({ ...only, ...toggleCategory(only, 'xss', 'categories') })).toEqual([
-    'sqli',
-    'xss',
-  ]);
-  const without = { ...only, ...toggleCategory(only, 'sqli', 'excluded') };
-  expect(without).toMatchObject({ categories: [], excluded: ['sqli'] });
-  expect(countedCategories(without)).toEqual(ATTACK_TYPES.filter((name) => name !== 'sqli'));
-  expect({ ...without, ...toggleCategory(without, 'sqli', 'excluded') }).toEqual(all);
-  expect({ ...only, ...toggleCategory(only, 'sqli', 'categories') }).toEqual(all);
+test('another page or project closes the side panel, and every change removes the problems', () => {
+  const opened = parse('/console/?open=source:192.0.2.1&range=x');
+  expect(opened.open).toEqual({ kind: 'source', value: '192.0.2.1' });
+  expect(changed(opened, { live: false })).toMatchObject({ problems: [], open: opened.open });
+  expect(changed(opened, { page: 'hosts' }).open).toBeNull();
+  expect(changed(opened, { project: 'p' }).open).toBeNull();
 });
 
 test('defaults are left out of the URL, except for the time zone', () => {
@@ -73,7 +81,8 @@ test('defaults are left out of the URL, except for the time zone', () => {
 test('invalid parameters are ignored and listed', () => {
   const given = [
     ...['tz=+15:00', 'host=a/b', 'project=a b', 'sort=x', 'by=x', 'tv=x', 'live=x'],
-    ...['category=other', 'category=-x', 'range=bogus'],
+    ...['category=other', 'category=-x', 'range=bogus', 'compare=2026-13-01', 'open=attack', 'open=x:1'],
+    ...['source=x', 'url=a', 'rule=', 'country=-x', 'status=42', 'action=pass', 'method=a b'],
   ];
   const broken = parse(`/console/?${given.join('&').replace('+', '%2B')}`);
   expect(broken).toEqual({ ...parse('/console/'), problems: expect.anything() });

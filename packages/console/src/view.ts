@@ -1,6 +1,14 @@
 /** The URL holds every selection, so that a view can be shared, reloaded and navigated back to. */
-import { ATTACK_TYPES, type AttackType } from '@wafstat/client';
-import { DEFAULT_PRESET, isPreset, rangeProblem, type SelectedRange, type TimeRange } from './time-range.ts';
+import { FILTER_FIELDS, type Filter, filterText, hasFilter, parseFilter } from './filters.ts';
+import {
+  type Compared,
+  DEFAULT_PRESET,
+  isPreset,
+  parseCompared,
+  rangeProblem,
+  type SelectedRange,
+  type TimeRange,
+} from './time-range.ts';
 import { browserZone, parseZone } from './zone.ts';
 
 export const PAGES = {
@@ -38,13 +46,15 @@ export interface View {
   selectedRange: SelectedRange;
   /** An IANA name or an offset. */
   timezone: string;
+  /** The range to compare with. */
+  compared: Compared;
   hosts: readonly string[];
-  /** Categories to count; empty: all. */
-  categories: readonly AttackType[];
-  /** Categories that do not count. */
-  excluded: readonly AttackType[];
-  /** The timeline has a line per host, instead of attacks by category. */
-  byHost: boolean;
+  /** On attacks. */
+  filters: readonly Filter[];
+  /** What the timeline is split by. */
+  by: Split;
+  /** What the side panel shows. Null: it is closed. */
+  open: Opened | null;
   /** Full screen: no frame and no controls. */
   tv: boolean;
   live: boolean;
@@ -55,23 +65,22 @@ export interface View {
   problems: readonly string[];
 }
 
-/** The categories that the view counts. */
-export function countedCategories({ categories, excluded }: View): AttackType[] {
-  const included = categories.length === 0 ? ATTACK_TYPES : categories;
-  return included.filter((name) => !excluded.includes(name));
+export const SPLITS = ['category', 'action', 'host'] as const;
+export type Split = (typeof SPLITS)[number];
+
+/** The lists that the side panel can show whole, and one of whose values it can show. */
+export const OPENED = ['attack', 'source', 'url', 'rule', 'country', 'host'] as const;
+
+/** An attack by its ID, or a value of a list. Without a value: the whole list. */
+export interface Opened {
+  kind: (typeof OPENED)[number];
+  value: string | null;
 }
 
-/** Whether the view leaves out any category. */
-export function filtersCategories(view: View): boolean {
-  return view.categories.length > 0 || view.excluded.length > 0;
-}
-
-/** Adds a category to those that count, or to those that do not (`excluded`), or removes it again. */
-export function toggleCategory(view: View, name: AttackType, list: 'categories' | 'excluded'): Partial<View> {
-  const without = (names: readonly AttackType[]) => names.filter((other) => other !== name);
-  if (view[list].includes(name)) return { [list]: without(view[list]) };
-  const other = list === 'categories' ? 'excluded' : 'categories';
-  return { [list]: [...view[list], name], [other]: without(view[other]) };
+/** The view after a change. Another page or project has other things to open. */
+export function changed(view: View, change: Partial<View>): View {
+  const isElsewhere = change.page !== undefined || change.project !== undefined;
+  return { ...view, problems: [], ...(isElsewhere ? { open: null } : {}), ...change };
 }
 
 /** Later times have no ISO form with a four-digit year. */
@@ -100,19 +109,17 @@ export function parseView({ pathname, searchParams: query }: URL): View {
   if (range === null && problems.length === 0 && (query.has('from') || query.has('to')))
     problems.push(`from=${query.get('from') ?? ''}&to=${query.get('to') ?? ''}`);
   const preset = oneOf('range', (text) => (isPreset(text) ? text : null));
-  const categories = listOf('category', (text) =>
-    ATTACK_TYPES.some((name) => text === name || text === `-${name}`) ? text : null,
-  );
-  const named = ATTACK_TYPES.filter((name) => categories.includes(name));
+  const filters = FILTER_FIELDS.flatMap((field) => listOf(field, (text) => parseFilter(field, text)));
   return {
     page: page ?? 'missing',
     project: oneOf('project', id),
     selectedRange: range ?? { preset: preset ?? DEFAULT_PRESET },
     timezone: oneOf('tz', zoneId) ?? browserZone().id,
+    compared: oneOf('compare', parseCompared) ?? 'previous',
     hosts: [...new Set(listOf('host', id))],
-    categories: named,
-    excluded: ATTACK_TYPES.filter((name) => categories.includes(`-${name}`) && !named.includes(name)),
-    byHost: word('by', 'host', 'category') === 'host',
+    filters: filters.filter((filter, i) => !hasFilter(filters.slice(0, i), filter)),
+    by: oneOf('by', (text) => SPLITS.find((name) => name === text)) ?? 'category',
+    open: oneOf('open', parseOpened),
     tv: word('tv', 'on', 'off') === 'on',
     live: word('live', 'on', 'off') !== 'off',
     sort: oneOf('sort', (text) => SORTS.find((name) => name === text)),
@@ -131,9 +138,10 @@ export function urlOf(view: View): string {
   } else if (view.selectedRange.preset !== DEFAULT_PRESET) query.set('range', view.selectedRange.preset);
   query.set('tz', view.timezone);
   for (const id of view.hosts) query.append('host', id);
-  for (const name of view.categories) query.append('category', name);
-  for (const name of view.excluded) query.append('category', `-${name}`);
-  if (view.byHost) query.set('by', 'host');
+  for (const filter of view.filters) query.append(filter.field, filterText(filter));
+  if (view.compared !== 'previous') query.set('compare', view.compared);
+  if (view.by !== 'category') query.set('by', view.by);
+  if (view.open !== null) query.set('open', openedText(view.open));
   if (view.tv) query.set('tv', 'on');
   if (!view.live) query.set('live', 'off');
   if (view.sort !== null) query.set('sort', view.sort);
@@ -145,6 +153,18 @@ export function urlOf(view: View): string {
 function customRange(from: number | null, to: number | null): TimeRange | null {
   if (from === null || to === null || to >= TIME_MAX) return null;
   return rangeProblem({ from, to }) === null ? { from, to } : null;
+}
+
+/** `source:192.0.2.1`, or `source` for all of them. */
+function openedText({ kind, value }: Opened): string {
+  return value === null ? kind : `${kind}:${value}`;
+}
+
+function parseOpened(text: string): Opened | null {
+  const [name = '', ...rest] = text.split(':');
+  const kind = OPENED.find((one) => one === name);
+  const value = rest.length === 0 ? null : rest.join(':').slice(0, 512);
+  return kind === undefined || value === '' || (kind === 'attack' && value === null) ? null : { kind, value };
 }
 
 /** A `+` that is not encoded arrives as a space. */

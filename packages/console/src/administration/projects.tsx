@@ -119,7 +119,7 @@ export function Projects({ administration, reload }: SectionProps) {
         >
           {dialog.kind === 'disable'
             ? `Nobody can read the statistics of ${dialog.project.name} or send logs to it, and its tokens stop working. You can enable it again.`
-            : `The statistics of ${dialog.project.name} can no longer be read, not even by a new project with the same name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
+            : `The statistics of ${dialog.project.name} can no longer be read, not even by a new project with the same name. Its kept attacks and top lists and all roles in it are deleted, and log shippers get errors. This cannot be undone.`}
           {isLast(dialog.project) && LAST_PROJECT}
         </Confirm>
       )}

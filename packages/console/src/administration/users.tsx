@@ -37,6 +37,8 @@ interface Confirmation {
   title: string;
   verb: string;
   text: string;
+  /** A text that the user has to type first. */
+  typed?: string;
   act(): Promise<void>;
 }
 
@@ -75,6 +77,7 @@ export function Users({ administration, reload }: SectionProps) {
     delete: {
       title: `Delete ${name}?`,
       verb: 'Delete user',
+      typed: name,
       text: `${name} is signed out, and ${keysText(keys.length)} Statistics stay. This cannot be undone.`,
       async act() {
         await api.removeUser(id);

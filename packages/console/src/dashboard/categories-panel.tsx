@@ -4,17 +4,19 @@ import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
 import { total } from '../counts.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
+import { countedCategories, hasFilter, keptFilters } from '../filters.ts';
 import { formatCount, share } from '../format.ts';
-import { ALL_CATEGORIES, copyItems } from '../parts/menu.tsx';
+import { FilterValue } from '../parts/filter-value.tsx';
+import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking } from '../parts/ranking.tsx';
 import type { TimeRange } from '../time-range.ts';
-import { countedCategories, filtersCategories, toggleCategory } from '../view.ts';
 
 export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range: TimeRange }) {
   const { view, zone } = useApp();
   const project = useProject();
-  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
+  const filters = keptFilters(view.filters);
+  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts, filters };
   const save = () => {
     const rows = ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]);
     const content = csv([['category', 'name', 'attacks'], ...rows]);
@@ -26,11 +28,7 @@ export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range:
       class="distribution"
       exports={[
         { label: 'Download CSV', run: save },
-        ...copyItems(
-          curlCommand({ ...query, path: 'event/attack/type' }),
-          wafstatCommand('types', query),
-          filtersCategories(view) ? ALL_CATEGORIES : undefined,
-        ),
+        ...copyItems(curlCommand({ ...query, path: 'event/attack/type' }), wafstatCommand('types', query)),
       ]}
     >
       <Ranking class="bars" columns={['Category', 'Bar', 'Attacks', 'Share']}>
@@ -43,29 +41,18 @@ export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range:
 }
 
 function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }) {
-  const { view, go } = useApp();
+  const { filters } = useApp().view;
   const count = counts[name];
   const most = Math.max(1, ...Object.values(counts));
-  const isChosen = view.categories.includes(name);
-  const isCounted = countedCategories(view).includes(name);
-  const filter = (event: MouseEvent) =>
-    go(toggleCategory(view, name, event.altKey ? 'excluded' : 'categories'));
+  const has = (isExcluded: boolean) => hasFilter(filters, { field: 'category', value: name, isExcluded });
+  const isCounted = countedCategories(filters).includes(name);
+  const states = { chosen: has(false), off: !isCounted, excluded: has(true), none: count === 0 };
+  const classes = Object.entries(states).flatMap(([state, isSet]) => (isSet ? [state] : []));
   return (
-    <tr
-      class={`${isChosen ? 'chosen' : ''} ${isCounted ? '' : 'off'} ${view.excluded.includes(name) ? 'excluded' : ''} ${count === 0 ? 'none' : ''}`}
-      data-key={name}
-    >
+    <tr class={classes.join(' ')} data-key={name}>
       <th scope="row">
-        {count > 0 || isChosen || !isCounted ? (
-          <button
-            class="filter"
-            type="button"
-            title="Click to filter by this category; Alt-click to exclude it"
-            aria-pressed={isChosen}
-            onClick={filter}
-          >
-            {CATEGORY_NAMES[name]}
-          </button>
+        {count > 0 || has(false) || !isCounted ? (
+          <FilterValue field="category" value={name} />
         ) : (
           CATEGORY_NAMES[name]
         )}

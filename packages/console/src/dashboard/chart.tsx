@@ -1,10 +1,11 @@
 /** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { axisCount, clock, day } from '../format.ts';
+import type { Burst } from '../api.ts';
+import { axisCount, clock, day, formatCount, formatRange, shortTime } from '../format.ts';
 import { countTicks } from '../points.ts';
 import { onTheme, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
-import { drawPane, maximum, type Pane, paddingRight } from './pane.ts';
+import { drawPane, maximum, type Pane, paddingRight, stackHeights } from './pane.ts';
 import { Tooltip } from './tooltip.tsx';
 
 export interface ChartProps {
@@ -16,9 +17,11 @@ export interface ChartProps {
   firstSeen: number | null;
   /** The current time, if it is in the last point, which can still grow. */
   unfinished: boolean;
+  bursts: readonly Burst[];
   /** For screen readers. */
   label: string;
   zoom(from: number, to: number): void;
+  showBurst(burst: Burst): void;
 }
 
 /** From the first to the last of these points. */
@@ -28,7 +31,7 @@ interface Selection {
 }
 
 export function Chart(props: ChartProps) {
-  const { panes, edges, zone, firstSeen, unfinished, label, zoom } = props;
+  const { panes, edges, zone, firstSeen, unfinished, bursts, label, zoom, showBurst } = props;
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -66,10 +69,12 @@ export function Chart(props: ChartProps) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const band = (from: number, to: number) => {
-    const [start, end] = [left(edges[from] ?? 0), left(edges[to + 1] ?? 0)];
+  const between = (from: number, to: number) => {
+    const [start, end] = [left(from), left(to)];
     return { left: `${start}px`, width: `${Math.max(1, end - start)}px` };
   };
+  const band = (from: number, to: number) => between(edges[from] ?? 0, edges[to + 1] ?? 0);
+  const [start = 0, end = 0] = [edges[0], edges.at(-1)];
   return (
     <div
       class="chart"
@@ -97,6 +102,23 @@ export function Chart(props: ChartProps) {
             hasTimeAxis={i === panes.length - 1}
             firstPoint={firstPoint}
           />
+        ))}
+      {bursts
+        .filter(({ from, to }) => to > start && from < end)
+        .map((burst) => (
+          <div
+            key={burst.from}
+            class="burst-band"
+            style={between(Math.max(start, burst.from), Math.min(end, burst.to))}
+          >
+            {/* The list of bursts has the same link for the keyboard. */}
+            <span
+              class="burst-mark"
+              title={`Burst: ${formatRange(burst.from, burst.to, zone)}. Click to show its attacks`}
+              onPointerDown={(event) => event.stopPropagation()}
+              onPointerUp={() => showBurst(burst)}
+            />
+          </div>
         ))}
       {firstPoint > 0 && firstSeen !== null && (
         <div class="no-data" style={band(0, firstPoint - 1)}>
@@ -188,10 +210,22 @@ function PaneCanvas({ pane, edges, zone, ...size }: PaneCanvasProps) {
   }, [pane, edges, zone, ...Object.values(size), theme]);
   return (
     <div class={`pane ${pane.name}`}>
-      <h3 style={{ left: `${axisWidth + 6}px` }}>{pane.title}</h3>
+      <h3 style={{ left: `${axisWidth + 6}px` }}>
+        {pane.title}
+        <span class="peak">{peakText(pane, edges, zone)}</span>
+      </h3>
       <div ref={target} />
     </div>
   );
+}
+
+/** When the highest point was. Lines have one each. */
+function peakText({ kind, layers }: Pane, edges: readonly number[], zone: Zone): string {
+  const counts = kind === 'stack' ? stackHeights(layers).at(-1) : layers[0]?.counts;
+  const most = Math.max(0, ...(counts ?? []));
+  if (kind === 'lines' || most === 0) return '';
+  const time = edges[counts?.indexOf(most) ?? 0] ?? 0;
+  return `peak ${formatCount(most)}, ${shortTime(time, zone, (edges.at(-1) ?? 0) - 1).slice(0, -3)}`;
 }
 
 /** The last pane has the time axis, too. */

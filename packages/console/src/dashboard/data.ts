@@ -1,10 +1,11 @@
 /** The data of the dashboard: which calls it needs, and what they add up to. */
-import { WafstatError } from '@wafstat/client';
-import type { Api, HostFigures } from '../api.ts';
+import type { Api, HostFigures, Kept } from '../api.ts';
 import { type Counts, replacePoints, slicePoints, sumOf, total } from '../counts.ts';
+import { countedCategories, type Filter, keptFilters } from '../filters.ts';
 import { edgesOf } from '../points.ts';
 import { remPx } from '../theme.ts';
 import {
+  type Compared,
   edgesBefore,
   previousShift,
   RANGE_DAYS_MAX,
@@ -12,7 +13,6 @@ import {
   type SelectedRange,
   type TimeRange,
 } from '../time-range.ts';
-import { countedCategories, type View } from '../view.ts';
 import type { Zone } from '../zone.ts';
 
 /** More lines cannot be told apart. */
@@ -27,6 +27,8 @@ const TAIL_POINTS = 5;
 export interface Period {
   edges: readonly number[];
   counts: Counts;
+  /** Undefined: the counters were counted, which have all attacks. */
+  kept: Kept | undefined;
 }
 
 export interface Dashboard extends Period {
@@ -47,15 +49,17 @@ export interface DashboardQuery {
   api: Api;
   project: string;
   selected: SelectedRange;
+  compared: Compared;
   hosts: readonly string[];
+  filters: readonly Filter[];
   zone: Zone;
   now: number;
   signal: AbortSignal;
 }
 
-/** Requests, attacks of the categories that the view counts, and those of them that were blocked. */
-export function totalsIn({ counts }: Period, view: View) {
-  const names = countedCategories(view);
+/** Requests, attacks of the categories that count, and those of them that were blocked. */
+export function totalsIn({ counts }: Period, filters: readonly Filter[]) {
+  const names = countedCategories(filters);
   const [attacks, blocked] = [counts.attacks, counts.blocked].map((rows) => total(sumOf(rows, names)));
   return { requests: total(counts.requests), attacks: attacks ?? 0, blocked: blocked ?? 0 };
 }
@@ -65,30 +69,41 @@ export function statisticsQuery({ selected, hosts, zone, now, signal }: Dashboar
   return { ...range, signal, ...(hosts.length === 0 ? {} : { hosts }) };
 }
 
-/** Both periods in one call. With the same edges as `latest`, which are those of the same minute, only the last points. */
+/**
+ * Both periods in one call. With the same edges as `latest`, which are those of the same minute, only the last points. All
+ * categories are counted, so that others can be chosen. Kept attacks are counted period by period: each says how many are kept.
+ */
 export async function readDashboard(query: DashboardQuery, latest: Dashboard | null): Promise<Dashboard> {
   const { api, project, selected, hosts, zone, now, signal } = query;
+  const filters = keptFilters(query.filters);
+  const read = async (edges: readonly number[]) => {
+    const { first_seen, kept, ...counts } = await api.figures(project, { edges, hosts, filters, signal });
+    return { firstSeen: first_seen, kept, counts };
+  };
   const range = resolveRange(selected, zone, now);
   const edges = edgesOf(range, zone, pointsMax());
   const hasBefore = range.to - range.from <= (RANGE_DAYS_MAX / 2) * 86_400_000;
-  const shift = previousShift(selected, range, zone);
+  const shift = previousShift(selected, range, zone, query.compared);
   const before = hasBefore ? edgesBefore(edges, shift, zone).map((edge) => Math.min(edge, range.from)) : [];
-  const isSame = latest?.edges.join() === edges.join();
-  const start = isSame ? Math.max(0, edges.length - 1 - TAIL_POINTS) : 0;
-  const sent = isSame ? edges.slice(start) : [...before, ...edges];
-  const {
-    items: _,
-    first_seen: firstSeen,
-    ...counts
-  } = await api.figures(project, { edges: sent, hosts, signal });
-  const common = { range, edges, firstSeen };
-  if (latest !== null && isSame)
-    return { ...common, before: latest.before, counts: replacePoints(latest.counts, start, counts) };
+  const common = { range, edges };
+  if (latest?.edges.join() === edges.join()) {
+    const start = Math.max(0, edges.length - 1 - TAIL_POINTS);
+    const { firstSeen, counts } = await read(edges.slice(start));
+    return { ...latest, firstSeen, counts: replacePoints(latest.counts, start, counts) };
+  }
+  if (filters.length > 0) {
+    const [own, earlier] = await Promise.all([read(edges), hasBefore ? read(before) : null]);
+    return { ...common, ...own, before: earlier && { ...earlier, edges: before } };
+  }
+  const { counts, ...own } = await read([...before, ...edges]);
   return {
     ...common,
+    ...own,
     counts: slicePoints(counts, before.length),
     // The point between the periods is in neither of them.
-    before: hasBefore ? { edges: before, counts: slicePoints(counts, 0, before.length - 1) } : null,
+    before: hasBefore
+      ? { edges: before, counts: slicePoints(counts, 0, before.length - 1), kept: undefined }
+      : null,
   };
 }
 
@@ -98,37 +113,33 @@ function pointsMax(): number {
   return Math.min(POINTS_MAX, Math.max(40, (width - 60) / (POINT_WIDTH_REM * remPx())));
 }
 
-/** The hosts that the view selects, each with one point: the range. */
+/** The hosts that the view selects, each with one point: the range. And the requests in the busiest second. */
 export function readHosts(query: DashboardQuery) {
   const { from, to } = resolveRange(query.selected, query.zone, query.now);
-  const { hosts, signal } = query;
-  return query.api.figures(query.project, { edges: [from, to], hosts, byHost: true, signal });
+  const { hosts, filters, signal } = query;
+  return query.api.figures(query.project, {
+    ...{ edges: [from, to], hosts, filters, signal },
+    byHost: true,
+    hasPeak: true,
+  });
 }
 
-/** The hosts with the most requests, over time. */
+/** The hosts with the most requests, or the most attacks if a filter selects some, over time. */
 export async function readHostLines(
   query: DashboardQuery,
   hosts: readonly HostFigures[],
 ): Promise<HostLines> {
   const edges = edgesOf(resolveRange(query.selected, query.zone, query.now), query.zone, pointsMax());
-  const busiest = hosts.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
+  const row = keptFilters(query.filters).length > 0 ? 'attacks' : 'requests';
+  const busiest = hosts.toSorted((a, b) => total(b[row]) - total(a[row])).slice(0, HOST_LINES_MAX);
   if (busiest.length === 0) return { edges, hosts: [] };
   const ids = busiest.map(({ id }) => id);
   const { items } = await query.api.figures(query.project, {
     edges,
     hosts: ids,
+    filters: query.filters,
     byHost: true,
     signal: query.signal,
   });
   return { edges, hosts: ids.flatMap((id) => items.filter((host) => host.id === id)) };
-}
-
-/** Requests in the busiest second. Null: for many hosts, it may need more data than the service reads. */
-export async function readPeak(query: DashboardQuery): Promise<{ qps: number | null }> {
-  try {
-    return await query.api.client(query.project).requestPeak(statisticsQuery(query));
-  } catch (failure) {
-    if (failure instanceof WafstatError && failure.status === 400) return { qps: null };
-    throw failure;
-  }
 }

@@ -1,15 +1,22 @@
 /** The active filters. A click on one removes it. */
+import type { Kept } from '../api.ts';
 import { useApp } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
+import { filterTitle, toggled } from '../filters.ts';
+import { formatCount } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { Icon } from '../parts/icon.tsx';
 import type { View } from '../view.ts';
 
-/** `names`: of hosts, by ID. */
-export function Filters({ names }: { names: ReadonlyMap<string, string> }) {
+interface FiltersProps {
+  /** Of hosts, by ID. */
+  names: ReadonlyMap<string, string>;
+  /** What the filters could select from, if not from all attacks. */
+  kept: Kept | undefined;
+}
+
+export function Filters({ names, kept }: FiltersProps) {
   const { view, go } = useApp();
-  const { hosts, categories, excluded } = view;
-  const without = <T,>(list: readonly T[], one: T) => list.filter((other) => other !== one);
+  const { hosts, filters } = view;
   const chip = (text: string, change: Partial<View>) => (
     <button
       key={text}
@@ -23,20 +30,24 @@ export function Filters({ names }: { names: ReadonlyMap<string, string> }) {
     </button>
   );
   const chips = [
-    ...hosts.map((id) => chip(`Host: ${names.get(id) ?? id}`, { hosts: without(hosts, id) })),
-    ...categories.map((name) =>
-      chip(`Category: ${CATEGORY_NAMES[name]}`, { categories: without(categories, name) }),
+    ...hosts.map((id) =>
+      chip(`Host: ${names.get(id) ?? id}`, { hosts: hosts.filter((other) => other !== id) }),
     ),
-    ...excluded.map((name) => chip(`Not: ${CATEGORY_NAMES[name]}`, { excluded: without(excluded, name) })),
+    ...filters.map((filter) => chip(filterTitle(filter), { filters: toggled(filters, filter) })),
   ];
   if (chips.length === 0) return null;
   return (
     <div class="chips" role="group" aria-label="Active filters">
       {chips}
       {chips.length > 1 && (
-        <Button kind="quiet small" onClick={() => go({ hosts: [], categories: [], excluded: [] })}>
+        <Button kind="quiet small" onClick={() => go({ hosts: [], filters: [] })}>
           Clear all
         </Button>
+      )}
+      {kept !== undefined && kept.kept < kept.attacks && (
+        <span class="hint" role="status">
+          {`Counts among the ${formatCount(kept.kept)} of ${formatCount(kept.attacks)} attacks that are kept.`}
+        </span>
       )}
     </div>
   );

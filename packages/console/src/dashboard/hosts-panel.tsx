@@ -2,13 +2,13 @@
 import { useApp, useProject } from '../app.ts';
 import { total } from '../counts.ts';
 import { csv, curlCommand, download, fileName } from '../export.ts';
-import { formatCount, share } from '../format.ts';
+import { formatCount, plural, share } from '../format.ts';
 import { type HostTotals, NO_HOST, NO_HOST_TITLE } from '../host-totals.ts';
+import { RowAction, RowActions } from '../parts/filter-value.tsx';
 import { PageLink } from '../parts/frame.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import type { TimeRange } from '../time-range.ts';
-import { filtersCategories } from '../view.ts';
 
 interface HostsPanelProps {
   /** Null: still loading, or it failed. */
@@ -24,7 +24,8 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
   const ordered = (hosts ?? []).toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
   const most = Math.max(1, ordered[0]?.attacks ?? 1);
   const all = total(ordered.map(({ attacks }) => attacks));
-  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
+  const { hosts: selected, filters } = view;
+  const query = { ...range, origin: location.origin, project: project.id, hosts: selected, filters };
   const save = () => {
     const rows = ordered.map(({ hostname, id, requests, attacks }) => [hostname, id, requests, attacks]);
     const content = csv([['host', 'id', 'requests', 'attacks'], ...rows]);
@@ -35,9 +36,6 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
     path: 'overviews/attack/top-domains',
     parameters: { top: String(TOP_ROWS) },
   });
-  const note = filtersCategories(view)
-    ? 'Counts all categories: this call cannot filter by category'
-    : undefined;
   return (
     <Panel
       title="Most attacked hosts"
@@ -50,7 +48,7 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
       }
       exports={[
         { label: 'Download CSV', run: save },
-        { label: 'Copy as curl', copy, note },
+        { label: 'Copy as curl', copy },
       ]}
     >
       <Ranking columns={['Host', 'Attacks', 'Share']} isLoading={hosts === null && failure === null}>
@@ -65,7 +63,7 @@ export function HostsPanel({ hosts, failure, range }: HostsPanelProps) {
 /** `most`: attacks of the first host. `all`: those of all. */
 function HostRow({ host, most, all }: { host: HostTotals; most: number; all: number }) {
   const { view, go } = useApp();
-  const { id, hostname, requests, attacks } = host;
+  const { id, hostname, attacks } = host;
   const isChosen = view.hosts.includes(id);
   const others = view.hosts.filter((other) => other !== id);
   return (
@@ -77,15 +75,24 @@ function HostRow({ host, most, all }: { host: HostTotals; most: number; all: num
             {hostname}
           </span>
         ) : (
-          <button
-            class="filter cut"
-            type="button"
-            title={`${isChosen ? 'Remove the filter' : 'Filter by'} ${hostname}: ${formatCount(attacks)} attacks, ${formatCount(requests)} requests`}
-            aria-pressed={isChosen}
-            onClick={() => go({ hosts: isChosen ? others : [...others, id] })}
-          >
-            {hostname}
-          </button>
+          <span class="label">
+            <button
+              class="filter cut"
+              type="button"
+              title={`${isChosen ? 'Remove the filter' : 'Only'} ${hostname}: ${plural(attacks, 'attack')}`}
+              aria-pressed={isChosen}
+              onClick={() => go({ hosts: isChosen ? others : [...others, id] })}
+            >
+              {hostname}
+            </button>
+            <RowActions>
+              <RowAction
+                icon="right"
+                label={`Details of ${hostname}`}
+                act={() => go({ open: { kind: 'host', value: id } })}
+              />
+            </RowActions>
+          </span>
         )}
       </th>
       <td class="number">{formatCount(attacks)}</td>

@@ -2,11 +2,13 @@
 import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
 import { total } from '../counts.ts';
+import { keptFilters, only } from '../filters.ts';
 import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
 import { type HostTotals, NO_HOST } from '../host-totals.ts';
 import { sentence } from '../parts/states.tsx';
 import { endsToday, previousRangeName, type TimeRange } from '../time-range.ts';
 import type { Query } from '../use-query.ts';
+import { showAttacks } from './attacks-panel.tsx';
 import { type Dashboard, totalsIn } from './data.ts';
 
 const NAMES = {
@@ -24,14 +26,16 @@ export type Comparison = 'complete' | 'incomplete' | 'none';
 interface KeyFiguresProps {
   dashboard: Loaded<Dashboard>;
   comparison: Comparison;
-  peak: Loaded<{ qps: number | null }>;
+  /** Requests in the busiest second. */
+  peak: Loaded<number>;
   hosts: Loaded<readonly HostTotals[]>;
 }
 
 /** Without data, it is still loading, or it failed. */
-type Loaded<T> = Pick<Query<T>, 'data' | 'failure'>;
+type Loaded<T> = Pick<Query<T>, 'data' | 'failure'> & { isLoading: boolean };
 
 export function KeyFigures({ dashboard: { data, failure }, comparison, peak, hosts }: KeyFiguresProps) {
+  const isFiltered = keptFilters(useApp().view.filters).length > 0;
   return (
     <dl class={`figures ${failure === null ? '' : 'stale'}`}>
       {data === null ? (
@@ -41,12 +45,16 @@ export function KeyFigures({ dashboard: { data, failure }, comparison, peak, hos
       ) : (
         <MainFigures dashboard={data} comparison={comparison} />
       )}
-      {peak.data === null ? (
+      {isFiltered ? (
+        <NotFiltered kind="peak" />
+      ) : peak.isLoading || peak.failure !== null ? (
         <MissingFigure kind="peak" failure={peak.failure} />
       ) : (
-        <Peak requests={peak.data.qps} />
+        <Peak requests={peak.data} />
       )}
-      {hosts.data === null ? (
+      {isFiltered ? (
+        <NotFiltered kind="busiest" />
+      ) : hosts.data === null ? (
         <MissingFigure kind="busiest" failure={hosts.failure} />
       ) : (
         <Busiest hosts={hosts.data} />
@@ -59,31 +67,65 @@ function MissingFigure({ kind, failure }: { kind: keyof typeof NAMES; failure: u
   return <Figure kind={kind} {...(failure === null ? {} : { text: '–', title: sentence(failure) })} />;
 }
 
+/** Requests are counted, not kept: no other number may look like theirs. */
+function NotFiltered({ kind }: { kind: keyof typeof NAMES }) {
+  return (
+    <Figure kind={kind} text="–" title="Requests cannot be filtered: only attacks are kept">
+      not filtered
+    </Figure>
+  );
+}
+
 function MainFigures({ dashboard, comparison }: { dashboard: Dashboard; comparison: Comparison }) {
-  const { view } = useApp();
+  const { view, zone } = useApp();
+  const { filters, selectedRange } = view;
   const { before } = dashboard;
-  const { requests, attacks, blocked } = totalsIn(dashboard, view);
-  const past = before && totalsIn(before, view);
+  const { requests, attacks, blocked } = totalsIn(dashboard, filters);
+  const past = before && totalsIn(before, filters);
+  const isFiltered = keptFilters(filters).length > 0;
+  const isWorse = comparison === 'complete' && past !== null && attacks > past.attacks;
   const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
   const [from = 0, to = 0] = [before?.edges[0], before?.edges.at(-1)];
-  const compared = (difference: Change | null) => (
-    <Difference difference={difference} comparison={comparison} range={{ from, to }} />
+  const compared = (difference: Change | null, isBad = false) => (
+    <Difference
+      {...{ difference, comparison, isBad }}
+      period={previousRangeName(selectedRange, dashboard.range, zone, view.compared)}
+      range={{ from, to }}
+    />
   );
   return (
     <>
-      <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
-        {compared(past && change(requests, past.requests))}
-      </Figure>
-      <Figure kind="attacks" text={compactCount(attacks)} title={formatCount(attacks)}>
-        {compared(past && change(attacks, past.attacks))}
-      </Figure>
+      {isFiltered ? (
+        <NotFiltered kind="requests" />
+      ) : (
+        <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
+          {compared(past && change(requests, past.requests))}
+        </Figure>
+      )}
       <Figure
-        kind="rate"
-        text={share(attacks, requests)}
-        title={`${formatCount(attacks)} of ${formatCount(requests)}`}
+        kind="attacks"
+        text={compactCount(attacks)}
+        title={`${formatCount(attacks)}. Show the attacks`}
+        isWorse={isWorse}
+        act={showAttacks}
       >
-        {compared(requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore))}
+        {compared(past && change(attacks, past.attacks), true)}
       </Figure>
+      {isFiltered ? (
+        <NotFiltered kind="rate" />
+      ) : (
+        <Figure
+          kind="rate"
+          text={share(attacks, requests)}
+          title={`${formatCount(attacks)} of ${formatCount(requests)}`}
+          isWorse={isWorse}
+        >
+          {compared(
+            requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore),
+            true,
+          )}
+        </Figure>
+      )}
       <Blocked blocked={blocked} attacks={attacks} />
     </>
   );
@@ -100,7 +142,12 @@ function Peak({ requests }: { requests: number | null }) {
 }
 
 function Blocked({ blocked, attacks }: { blocked: number; attacks: number }) {
+  const { view, go } = useApp();
   const detected = attacks - blocked;
+  const showDetected = () => {
+    go({ filters: only(view.filters, 'action', 'log') });
+    showAttacks();
+  };
   return (
     <Figure
       kind="blocked"
@@ -114,7 +161,9 @@ function Blocked({ blocked, attacks }: { blocked: number; attacks: number }) {
           <span class="split" aria-hidden="true">
             <span style={{ width: `${(blocked / attacks) * 100}%` }} />
           </span>
-          <span>{`${compactCount(detected)} only detected`}</span>
+          <button class="link" type="button" title="Show what got through" onClick={showDetected}>
+            {`${compactCount(detected)} only detected`}
+          </button>
         </>
       )}
     </Figure>
@@ -140,15 +189,26 @@ interface FigureProps {
   text?: string;
   /** The tooltip. */
   title?: string;
+  /** More attacks than in the period before. */
+  isWorse?: boolean;
+  /** What a click on the number does. */
+  act?(): void;
   children?: ComponentChildren;
 }
 
-function Figure({ kind, text, title, children }: FigureProps) {
+function Figure({ kind, text, title, isWorse = false, act, children }: FigureProps) {
   return (
-    <div class={`figure ${kind}`}>
+    <div class={`figure ${kind} ${isWorse ? 'worse' : ''}`}>
       <dt>{NAMES[kind]}</dt>
       <dd class="value" title={title}>
-        {text ?? <span class="skeleton" />}
+        {text === undefined && <span class="skeleton" />}
+        {act === undefined ? (
+          text
+        ) : (
+          <button class="link" type="button" onClick={act}>
+            {text}
+          </button>
+        )}
       </dd>
       <dd class="change">{text === undefined ? <span class="skeleton" /> : children}</dd>
     </div>
@@ -160,16 +220,18 @@ const ARROWS = { up: '▲', down: '▼', same: null, new: null } as const;
 interface DifferenceProps {
   difference: Change | null;
   comparison: Comparison;
-  /** The previous period. */
+  /** The name of the previous period. */
+  period: string;
   range: TimeRange;
+  /** More is worse. */
+  isBad: boolean;
 }
 
-function Difference({ difference, comparison, range: { from, to } }: DifferenceProps) {
+function Difference({ difference, comparison, period, range: { from, to }, isBad }: DifferenceProps) {
   const { view, zone } = useApp();
   if (comparison === 'none') return <>No earlier data</>;
   if (comparison === 'incomplete') return <>Earlier data is incomplete</>;
   if (difference === null) return null;
-  const period = previousRangeName(view.selectedRange);
   const sameTime = endsToday(view.selectedRange) ? ' (up to the same time of day: today is not over)' : '';
   const title = `vs ${period}: ${formatRange(from, to, zone)}${sameTime}`;
   const arrow = ARROWS[difference.direction];
@@ -177,7 +239,7 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
     return <span title={title}>{`None ${period.startsWith('previous') ? `in the ${period}` : period}`}</span>;
   return (
     <span class="compared" title={title}>
-      <span class="difference">
+      <span class={`difference ${isBad ? difference.direction : ''}`}>
         {arrow && (
           <span class="arrow" aria-hidden="true">
             {arrow}

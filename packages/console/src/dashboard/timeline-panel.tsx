@@ -1,25 +1,28 @@
 /** The timeline: requests above, attacks below, by category or by host. */
 import type { AttackType, Client, StatisticsQuery } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
-import type { HostFigures } from '../api.ts';
+import type { Burst, HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
 import { sumOf, total, totalsOf } from '../counts.ts';
 import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
+import { apiFilter, countedCategories, type Filter, keptFilters, only } from '../filters.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { Button } from '../parts/button.tsx';
-import { ALL_CATEGORIES, copyItems, type MenuItem } from '../parts/menu.tsx';
+import { ComparePicker } from '../parts/controls.tsx';
+import { copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Problem } from '../parts/states.tsx';
 import { numberColumn, Table } from '../parts/table.tsx';
 import { pointLength } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
 import { type Action, useAction } from '../use-query.ts';
-import { countedCategories, filtersCategories, type View } from '../view.ts';
+import type { Split } from '../view.ts';
 import { offsetName, type Zone } from '../zone.ts';
 import { Chart } from './chart.tsx';
 import { type Dashboard, HOST_LINES_MAX, type HostLines, type Period } from './data.ts';
 import { type Layer, type Pane, stackHeights } from './pane.ts';
+import { burstView } from './situation.tsx';
 
 /** Colours of the lines of hosts, in their order. */
 const LINE_COLOURS = [
@@ -36,21 +39,25 @@ interface TimelinePanelProps {
   before: Period | null;
   /** Null: the view has no lines per host, or they are still loading. */
   lines: HostLines | null;
+  bursts: readonly Burst[];
   /** Why the latest load failed. */
   failure: unknown;
 }
 
-export function TimelinePanel({ now, before, lines, failure }: TimelinePanelProps) {
+export function TimelinePanel({ now, before, lines, bursts, failure }: TimelinePanelProps) {
   const app = useApp();
   const { view, zone, go } = app;
   const box = useRef<HTMLDivElement>(null);
   const [isTable, setTable] = useState(false);
   const saving = useAction();
   const { edges } = lines ?? now;
-  const panes = useMemo(
-    () => (lines === null ? categoryPanes(now, before, view) : hostPanes(lines, countedCategories(view))),
-    [now, before, lines, view.categories, view.excluded],
-  );
+  const { filters, by } = view;
+  const isFiltered = keptFilters(filters).length > 0;
+  const panes = useMemo(() => {
+    const all = lines === null ? periodPanes(now, before, filters, by) : hostPanes(lines);
+    // Requests are not filtered: their number would be another one.
+    return all.filter(({ name }) => name !== 'requests' || !isFiltered);
+  }, [now, before, lines, filters, by]);
   const label = `Timeline: ${panes.map(summary).join(', ')}. Use the arrow keys to read the points, with Shift to select, Enter to zoom in, or open the table.`;
   return (
     <Panel
@@ -61,7 +68,12 @@ export function TimelinePanel({ now, before, lines, failure }: TimelinePanelProp
         <>
           <ModeSwitch />
           <span class="hint step">{`per ${duration(pointLength(edges))}`}</span>
-          {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
+          {lines === null && (
+            <span class={`hint ${before === null ? '' : 'ghost-key'}`}>
+              <ComparePicker />
+            </span>
+          )}
+          {isFiltered && <span class="hint">Requests are not filtered, so they are not shown</span>}
           <Button kind="quiet small" aria-expanded={isTable} onClick={() => setTable(!isTable)} icon="table">
             Table
           </Button>
@@ -81,30 +93,34 @@ export function TimelinePanel({ now, before, lines, failure }: TimelinePanelProp
             firstSeen={now.firstSeen}
             unfinished={(edges.at(-1) ?? 0) > app.now()}
             label={label}
+            bursts={bursts}
             zoom={(from, to) => go({ selectedRange: { from, to } })}
+            showBurst={(burst) => go(burstView(burst))}
           />
         )}
       </div>
-      {view.byHost && <HostLegend panes={panes} />}
+      {lines !== null && <HostLegend panes={panes} />}
+      {lines === null && by === 'action' && <ActionLegend panes={panes} />}
     </Panel>
   );
 }
 
 function ModeSwitch() {
   const { view, go } = useApp();
-  const modes = [
-    { byHost: false, title: 'By category' },
-    { byHost: true, title: 'By host' },
+  const modes: { by: Split; title: string; hint: string }[] = [
+    { by: 'category', title: 'By category', hint: 'Attacks of each category' },
+    { by: 'action', title: 'Blocked', hint: 'Attacks that were blocked, and those that were only detected' },
+    { by: 'host', title: 'By host', hint: `A line for each of up to ${HOST_LINES_MAX} hosts` },
   ];
   return (
     <div class="segments compact" role="group" aria-label="Show">
-      {modes.map(({ byHost, title }) => (
+      {modes.map(({ by, title, hint }) => (
         <button
           key={title}
           type="button"
-          title={byHost ? `A line for each of up to ${HOST_LINES_MAX} hosts` : 'Attacks of each category'}
-          aria-pressed={view.byHost === byHost}
-          onClick={() => go({ byHost }, 'replace')}
+          title={hint}
+          aria-pressed={view.by === by}
+          onClick={() => go({ by }, 'replace')}
         >
           {title}
         </button>
@@ -115,7 +131,7 @@ function ModeSwitch() {
 
 function HostLegend({ panes }: { panes: readonly Pane[] }) {
   const { go } = useApp();
-  const layers = panes.find(({ name }) => name === 'requests')?.layers ?? [];
+  const [{ layers } = { layers: [] }] = panes;
   return (
     <div class="legend" role="group" aria-label="Hosts">
       {layers.map(({ key, title, counts, colour }) => (
@@ -135,8 +151,36 @@ function HostLegend({ panes }: { panes: readonly Pane[] }) {
   );
 }
 
-function categoryPanes({ counts }: Dashboard, before: Period | null, view: View): Pane[] {
-  const counted = countedCategories(view);
+/** A click shows the attacks of one action. */
+function ActionLegend({ panes }: { panes: readonly Pane[] }) {
+  const { view, go } = useApp();
+  const layers = panes.find(({ name }) => name === 'attacks')?.layers ?? [];
+  return (
+    <div class="legend" role="group" aria-label="Actions">
+      {layers.map(({ key, title, counts, colour }) => (
+        <button
+          key={key}
+          class="key"
+          type="button"
+          title={`Show only attacks that were ${title.toLowerCase()}`}
+          style={{ '--key': `var(--${colour})` }}
+          onClick={() => go({ filters: only(view.filters, 'action', key) })}
+        >
+          {title}
+          <b>{formatCount(total(counts))}</b>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function periodPanes(
+  { counts }: Dashboard,
+  before: Period | null,
+  filters: readonly Filter[],
+  by: Split,
+): Pane[] {
+  const counted = countedCategories(filters);
   const totals = totalsOf(counts.attacks);
   // The largest category is at the bottom.
   const names = byAttacks(totals).filter((name) => counted.includes(name) && totals[name] > 0);
@@ -146,6 +190,16 @@ function categoryPanes({ counts }: Dashboard, before: Period | null, view: View)
     counts: counts.attacks[name],
     colour: `category-${name}`,
   });
+  const [all, blocked] = [sumOf(counts.attacks, counted), sumOf(counts.blocked, counted)];
+  const actions: Layer[] = [
+    { key: 'block', title: 'Blocked', counts: blocked, colour: 'good' },
+    {
+      key: 'log',
+      title: 'Only detected',
+      counts: all.map((n, i) => n - (blocked[i] ?? 0)),
+      colour: 'attack',
+    },
+  ];
   return [
     {
       name: 'requests',
@@ -158,13 +212,13 @@ function categoryPanes({ counts }: Dashboard, before: Period | null, view: View)
       name: 'attacks',
       title: 'Attacks',
       kind: 'stack',
-      layers: names.map(layerOf),
+      layers: by === 'action' ? actions : names.map(layerOf),
       ghost: before && sumOf(before.counts.attacks, counted),
     },
   ];
 }
 
-function hostPanes({ hosts }: HostLines, counted: readonly AttackType[]): Pane[] {
+function hostPanes({ hosts }: HostLines): Pane[] {
   const lines = (countsOf: (host: HostFigures) => readonly number[]) =>
     hosts.map((host, i): Layer => {
       const colour = LINE_COLOURS[i] ?? 'edge';
@@ -173,7 +227,7 @@ function hostPanes({ hosts }: HostLines, counted: readonly AttackType[]): Pane[]
   const common = { kind: 'lines', ghost: null } as const;
   return [
     { ...common, name: 'requests', title: 'Requests', layers: lines(({ requests }) => requests) },
-    { ...common, name: 'attacks', title: 'Attacks', layers: lines(({ attacks }) => sumOf(attacks, counted)) },
+    { ...common, name: 'attacks', title: 'Attacks', layers: lines(({ attacks }) => attacks) },
   ];
 }
 
@@ -232,38 +286,50 @@ function useExports(
     download(name('png'), chartPng(canvases, project.name, caption, legend));
   };
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
+  const { filters } = view;
   const parameters = { timezone: zone.id };
   const saveCsv = () =>
     run(async () => {
       const hosts = view.hosts.length === 0 ? undefined : view.hosts;
-      const content = await timelineCsv(api.client(project.id), { ...range, ...parameters, hosts }, view);
+      const content = await timelineCsv(api.client(project.id), { ...range, ...parameters, hosts }, filters);
       download(name('csv'), content);
     });
-  const curl = ['event/timeline', 'overviews/attack/timeline'].map((path) =>
-    curlCommand({ ...query, path, parameters }),
-  );
-  const commands = ['timeline', 'timeline --by category'].map((command) =>
-    wafstatCommand(`${command} --timezone ${zone.id}`, query),
-  );
+  const hasRequests = keptFilters(filters).length === 0;
+  const curl = [
+    ...(hasRequests ? [curlCommand({ ...query, path: 'event/timeline', parameters })] : []),
+    curlCommand({ ...query, filters, path: 'overviews/attack/timeline', parameters }),
+  ];
+  const timezone = `--timezone ${zone.id}`;
+  const commands = [
+    ...(hasRequests ? [wafstatCommand(`timeline ${timezone}`, query)] : []),
+    wafstatCommand(`timeline --by category ${timezone}`, { ...query, filters }),
+  ];
   return [
     { label: 'Download PNG', run: savePng },
     { label: 'Download CSV', run: saveCsv },
-    ...copyItems(curl.join('\n'), commands.join('\n'), filtersCategories(view) ? ALL_CATEGORIES : undefined),
+    ...copyItems(curl.join('\n'), commands.join('\n')),
   ];
 }
 
-/** Every point of the API, which are more than those that are drawn. The attacks are those of the selected categories. */
-async function timelineCsv(client: Client, query: StatisticsQuery & TimeRange, view: View): Promise<string> {
-  const [{ requests }, categories] = await Promise.all([
-    client.timeline(query),
-    client.attackTimeline(query),
+/** Every point of the API, which are more than those that are drawn, of the attacks that the filters select. */
+async function timelineCsv(
+  client: Client,
+  query: StatisticsQuery & TimeRange,
+  filters: readonly Filter[],
+): Promise<string> {
+  const hasRequests = keptFilters(filters).length === 0;
+  const [requests, categories] = await Promise.all([
+    hasRequests ? client.timeline(query).then((timeline) => timeline.requests) : null,
+    client.attackTimeline({ ...query, ...apiFilter(filters) }),
   ]);
-  const counted = countedCategories(view);
+  const counted = countedCategories(filters);
   const columns = categories.filter(({ key }) => counted.includes(key));
-  const rows = requests.map(({ time, num }, i) => {
+  const points = categories[0]?.timeline ?? [];
+  const rows = points.map(({ time }, i) => {
     const attacks = columns.map(({ timeline }) => timeline[i]?.num ?? 0);
-    const start = requests[i - 1]?.time ?? query.from;
-    return [new Date(start).toISOString(), new Date(time).toISOString(), num, total(attacks), ...attacks];
+    const edges = [points[i - 1]?.time ?? query.from, time].map((edge) => new Date(edge).toISOString());
+    return [...edges, ...(requests ? [requests[i]?.num ?? 0] : []), total(attacks), ...attacks];
   });
-  return csv([['from', 'to', 'requests', 'attacks', ...columns.map(({ key }) => key)], ...rows]);
+  const names = ['from', 'to', ...(requests ? ['requests'] : []), 'attacks'];
+  return csv([[...names, ...columns.map(({ key }) => key)], ...rows]);
 }

@@ -1,46 +1,36 @@
 /** The sources, URLs, rules and countries of the most attacks. */
 import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
 import { type App, useApp, useProject } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
+import { type FilterField, hasFilter } from '../filters.ts';
 import { clock, day, exactDuration, formatCount, formatRange, plural } from '../format.ts';
-import { CopyValue } from '../parts/copy.tsx';
+import { Button } from '../parts/button.tsx';
+import { FilterValue } from '../parts/filter-value.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
-import { ruleUrl } from '../rules.ts';
+import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
-import { countedCategories, filtersCategories, type View } from '../view.ts';
 
 type Item = BoundedCount & Partial<UrlCount>;
 type List = TopAttacks<Item>;
 
-const KINDS = {
-  sources: { path: 'ip', call: 'topIps', title: 'Top sources', one: 'source', many: 'sources' },
-  urls: { path: 'url', call: 'topUrls', title: 'Top URLs', one: 'URL', many: 'URLs' },
-  rules: { path: 'rule', call: 'topRules', title: 'Top rules', one: 'rule', many: 'rules' },
-  countries: {
-    path: 'country',
-    call: 'topCountries',
-    title: 'Top countries',
-    one: 'country',
-    many: 'countries',
-  },
-} as const;
+/** By the field that their values filter. */
+export const KINDS = {
+  source: { path: 'ip', call: 'topIps', one: 'source', many: 'sources' },
+  url: { path: 'url', call: 'topUrls', one: 'URL', many: 'URLs' },
+  rule: { path: 'rule', call: 'topRules', one: 'rule', many: 'rules' },
+  country: { path: 'country', call: 'topCountries', one: 'country', many: 'countries' },
+} as const satisfies Partial<Record<FilterField, object>>;
 
 export type TopListName = keyof typeof KINDS;
 
-export function readTopList(client: Client, name: TopListName, query: TopAttacksQuery): Promise<List> {
-  return client[KINDS[name].call]({ ...query, top: TOP_ROWS });
-}
-
-/** The categories for the calls of top lists; nothing if all count. */
-export function attacksFilter(view: View) {
-  return filtersCategories(view) ? { attacks: countedCategories(view) } : {};
+export function readTopList(client: Client, kind: TopListName, query: TopAttacksQuery): Promise<List> {
+  return client[KINDS[kind].call]({ top: TOP_ROWS, ...query });
 }
 
 interface TopListProps {
-  name: TopListName;
+  kind: TopListName;
   /** Null: still loading, or it failed. */
   data: List | null;
   /** Why the latest load failed. During a flood of URLs, there may be too much data for one list. */
@@ -48,24 +38,23 @@ interface TopListProps {
   range: TimeRange;
 }
 
-export function TopListPanel({ name, data: list, failure, range }: TopListProps) {
+export function TopListPanel({ kind, data: list, failure, range }: TopListProps) {
   const app = useApp();
-  const { view, zone } = app;
+  const { view, zone, go } = app;
   const project = useProject();
-  const { path, title, one } = KINDS[name];
+  const { path, many } = KINDS[kind];
+  const name = many.toLowerCase();
   // Few logs name countries.
-  if (name === 'countries' && (list === null || list.attacks === 0)) return null;
-  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
-  const names = attacksFilter(view).attacks ?? [];
-  const parameters = { top: String(TOP_ROWS), ...(names.length === 0 ? {} : { attacks: names.join() }) };
-  const command = ['top', name, `--top ${TOP_ROWS}`, ...names.map((category) => `--category ${category}`)];
+  if (kind === 'country' && (list === null || list.attacks === 0)) return null;
+  const { hosts, filters } = view;
+  const query = { ...range, origin: location.origin, project: project.id, hosts, filters };
+  const parameters = { top: String(TOP_ROWS) };
   const save = () => {
-    if (list !== null) download(fileName(project.name, name, range, zone, 'csv'), topCsv(list, name));
+    if (list !== null) download(fileName(project.name, name, range, zone, 'csv'), topCsv(list, kind));
   };
-  const most = Math.max(1, ...(list?.items ?? []).map(({ num }) => num));
   return (
     <Panel
-      title={title}
+      title={`Top ${many}`}
       class={`top-list ${name}`}
       failure={failure}
       extras={list !== null && <Hours list={list} range={range} />}
@@ -73,17 +62,40 @@ export function TopListPanel({ name, data: list, failure, range }: TopListProps)
         { label: 'Download CSV', run: save },
         ...copyItems(
           curlCommand({ ...query, path: `overviews/attack/${path}`, parameters }),
-          wafstatCommand(command.join(' '), query),
+          wafstatCommand(`top ${name} --top ${TOP_ROWS}`, query),
         ),
       ]}
     >
-      <Ranking columns={[one, 'Attacks']} isLoading={list === null && failure === null}>
-        {list?.items.map((item) => (
-          <TopRow key={`${item.host_id} ${item.key}`} name={name} item={item} most={most} />
-        ))}
-      </Ranking>
-      {list !== null && <p class="hint">{coverageText(name, list, range, app)}</p>}
+      <TopRows kind={kind} list={list} isLoading={list === null && failure === null} />
+      {list !== null && (
+        <p class="hint">
+          {coverageText(kind, list, range, app)}
+          {list.total > list.items.length && (
+            <Button kind="quiet small all" onClick={() => go({ open: { kind, value: null } })}>
+              {`Show all ${formatCount(list.total)}`}
+              <span class="offscreen">{` ${many}`}</span>
+            </Button>
+          )}
+        </p>
+      )}
     </Panel>
+  );
+}
+
+interface TopRowsProps {
+  kind: TopListName;
+  list: List | null;
+  isLoading: boolean;
+}
+
+export function TopRows({ kind, list, isLoading }: TopRowsProps) {
+  const most = Math.max(1, ...(list?.items ?? []).map(({ num }) => num));
+  return (
+    <Ranking columns={[KINDS[kind].one, 'Attacks']} isLoading={isLoading}>
+      {list?.items.map((item) => (
+        <TopRow key={`${item.host_id} ${item.key}`} kind={kind} item={item} most={most} />
+      ))}
+    </Ranking>
   );
 }
 
@@ -98,18 +110,18 @@ function Hours({ list: { from, to }, range }: { list: List; range: TimeRange }) 
   );
 }
 
-/** `2,631 attacks (SQL injection), about 7,000 sources`; why, if hours are missing. */
+/** `2,631 attacks, about 7,000 sources`; why, if hours are missing. */
 function coverageText(
-  name: TopListName,
+  kind: TopListName,
   list: List,
   { from: wanted }: TimeRange,
-  { session, view, now }: App,
+  { session, now }: App,
 ): string {
   const { attacks, from, to, shortened } = list;
   const parts =
     attacks === 0
-      ? `No attacks with a known ${KINDS[name].one}`
-      : `${plural(attacks, 'attack')}${filterText(view)}, ${distinctText(name, list)}`;
+      ? `No attacks with a known ${KINDS[kind].one}`
+      : `${plural(attacks, 'attack')}, ${distinctText(kind, list)}`;
   if (from <= wanted) return parts;
   const keptMs = session.top_lists_ms;
   const notKept =
@@ -120,27 +132,22 @@ function coverageText(
   return `${parts}; ${shortened ? 'earlier hours are too large for one list' : notKept}`;
 }
 
-function distinctText(name: TopListName, { total, distinct_is }: List): string {
-  const { one, many } = KINDS[name];
+function distinctText(kind: TopListName, { total, distinct_is }: List): string {
+  const { one, many } = KINDS[kind];
   if (distinct_is === 'minimum') return `${formatCount(total)} or more ${many}`;
   return `${distinct_is === 'estimate' ? 'about ' : ''}${plural(total, one, many)}`;
 }
 
-function filterText(view: View): string {
-  if (!filtersCategories(view)) return '';
-  const [first, ...others] = countedCategories(view);
-  if (first === undefined) return '';
-  return others.length === 0 ? ` (${CATEGORY_NAMES[first]})` : ` (${others.length + 1} categories)`;
-}
-
-function TopRow({ name, item, most }: { name: TopListName; item: Item; most: number }) {
-  const { num, error } = item;
+function TopRow({ kind, item, most }: { kind: TopListName; item: Item; most: number }) {
+  const { filters } = useApp().view;
+  const { key, num, error } = item;
+  const isChosen = hasFilter(filters, { field: kind, value: key, isExcluded: false });
   return (
-    <tr>
+    <tr class={isChosen ? 'chosen' : undefined} data-key={key}>
       <th scope="row">
         <span class="bar" style={{ width: `${(num / most) * 100}%` }} />
         <span class="label">
-          <ItemLabel name={name} item={item} />
+          <ItemLabel kind={kind} item={item} />
         </span>
       </th>
       <td class="number">
@@ -151,59 +158,38 @@ function TopRow({ name, item, most }: { name: TopListName; item: Item; most: num
   );
 }
 
-/** The API cannot filter by these values, so they are copied. A host filters, and a rule links to its definition. */
-function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: TopListName; item: Item }) {
+/** The longest path of a top list, in bytes: longer ones are cut. */
+const URL_BYTES_MAX = 256;
+
+function ItemLabel({ kind, item: { key, host = '', host_id = null } }: { kind: TopListName; item: Item }) {
   const { go } = useApp();
-  if (name === 'countries')
+  if (kind === 'country') return <FilterValue field="country" value={key} opens="country" />;
+  if (kind === 'rule')
     return (
-      <CopyValue text={key} name={`${countryName(key)} ${key}`}>
-        {countryName(key)} <code>{key}</code>
-      </CopyValue>
+      <FilterValue field="rule" value={key} opens="rule">
+        <code>{key}</code>
+        <span class="rule-name">{ruleName(key)}</span>
+      </FilterValue>
     );
-  const value = (
-    <CopyValue text={`${host}${key}`}>
-      <code>{key}</code>
-    </CopyValue>
-  );
-  const href = name === 'rules' ? ruleUrl(key) : null;
-  if (href !== null)
-    return (
-      <>
-        {value}
-        <a
-          href={href}
-          target="_blank"
-          rel="noopener noreferrer"
-          title={`Rule ${key} of the OWASP Core Rule Set`}
-        >
-          <span aria-hidden="true">↗</span>
-          <span class="offscreen">{`Definition of rule ${key}`}</span>
-        </a>
-      </>
-    );
-  if (host_id === null) return value;
+  const isCut = kind === 'url' && new TextEncoder().encode(key).length >= URL_BYTES_MAX;
   return (
     <>
-      <button class="link" type="button" title={`Filter by ${host}`} onClick={() => go({ hosts: [host_id] })}>
-        {host}
-      </button>
-      {value}
+      {host_id !== null && (
+        <button class="link" type="button" title={`Only ${host}`} onClick={() => go({ hosts: [host_id] })}>
+          {host}
+        </button>
+      )}
+      <FilterValue field={kind} value={isCut ? `${key}*` : key} opens={kind}>
+        <code>{key}</code>
+      </FilterValue>
     </>
   );
 }
 
-function countryName(code: string): string {
-  try {
-    return new Intl.DisplayNames('en', { type: 'region' }).of(code) ?? code;
-  } catch {
-    return code;
-  }
-}
-
-function topCsv({ items }: List, name: TopListName): string {
-  const isUrls = name === 'urls';
+function topCsv({ items }: List, kind: TopListName): string {
+  const isUrls = kind === 'url';
   return csv([
-    [...(isUrls ? ['host'] : []), KINDS[name].one.toLowerCase(), 'attacks', 'error'],
+    [...(isUrls ? ['host'] : []), KINDS[kind].one.toLowerCase(), 'attacks', 'error'],
     ...items.map(({ key, host = '', num, error }) => [...(isUrls ? [host] : []), key, num, error]),
   ]);
 }

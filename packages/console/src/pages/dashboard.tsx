@@ -2,6 +2,7 @@
 import { useMemo, useRef } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { totalsOf } from '../counts.ts';
+import { AttacksPanel } from '../dashboard/attacks-panel.tsx';
 import { CategoriesPanel } from '../dashboard/categories-panel.tsx';
 import {
   type Dashboard,
@@ -9,14 +10,16 @@ import {
   readDashboard,
   readHostLines,
   readHosts,
-  readPeak,
   statisticsQuery,
 } from '../dashboard/data.ts';
+import { Drawer } from '../dashboard/drawer.tsx';
 import { Filters } from '../dashboard/filters.tsx';
 import { HostsPanel } from '../dashboard/hosts-panel.tsx';
 import { type Comparison, KeyFigures } from '../dashboard/key-figures.tsx';
+import { Situation } from '../dashboard/situation.tsx';
 import { TimelinePanel } from '../dashboard/timeline-panel.tsx';
-import { attacksFilter, readTopList, type TopListName, TopListPanel } from '../dashboard/top-lists.tsx';
+import { readTopList, type TopListName, TopListPanel } from '../dashboard/top-lists.tsx';
+import { apiFilter, keptFilters } from '../filters.ts';
 import { hostTotals, withoutHost } from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
 import { HostPicker } from '../parts/host-picker.tsx';
@@ -25,11 +28,12 @@ import { Message, Skeleton } from '../parts/states.tsx';
 import { TvButton, TvHead } from '../parts/tv.tsx';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { type Query, useQuery } from '../use-query.ts';
-import { countedCategories } from '../view.ts';
 import { FirstRun } from './first-run.tsx';
 
 /** Lists, hosts and the peak are many bytes, and change little. */
 const LISTS_REFRESH_MS = 60_000;
+/** The longest range of a situation. */
+const SITUATION_MS_MAX = 92 * 86_400_000;
 
 export function DashboardPage() {
   const { view } = useApp();
@@ -52,16 +56,19 @@ export function DashboardPage() {
           <TvButton />
         </Controls>
       )}
-      <Filters names={names} />
+      <Filters names={names} kept={now.data?.kept} />
       <div class={`content ${now.isLoading ? 'stale' : ''}`} aria-busy={data.isLoading}>
+        <Situation query={data.situation} />
         <KeyFigures dashboard={now} comparison={data.comparison} peak={data.peak} hosts={data.hosts} />
         <Panels {...data} />
       </div>
+      <Drawer range={data.range} names={names} />
     </div>
   );
 }
 
-function Panels({ now, comparison, hosts, lines, tops, range }: ReturnType<typeof useDashboard>) {
+function Panels(props: ReturnType<typeof useDashboard>) {
+  const { now, comparison, situation, hosts, lines, tops, range } = props;
   const { view } = useApp();
   const { data, failure } = now;
   if (data !== null && isQuiet(data))
@@ -81,6 +88,7 @@ function Panels({ now, comparison, hosts, lines, tops, range }: ReturnType<typeo
           now={data}
           before={comparison === 'complete' ? data.before : null}
           lines={lines.data}
+          bursts={situation.data?.bursts ?? []}
           failure={failure ?? lines.failure}
         />
       )}
@@ -88,9 +96,10 @@ function Panels({ now, comparison, hosts, lines, tops, range }: ReturnType<typeo
       <div class="tops">
         <HostsPanel hosts={hosts.data} failure={hosts.failure} range={range} />
         {tops.map((top) => (
-          <TopListPanel key={top.name} {...top} range={range} />
+          <TopListPanel key={top.kind} {...top} range={range} />
         ))}
       </div>
+      {!view.tv && <AttacksPanel range={range} wait={props.isLoading} refresh={props.isLive} />}
     </div>
   );
 }
@@ -103,16 +112,20 @@ function isQuiet({ counts }: Dashboard): boolean {
 function useDashboard() {
   const { api, view, zone, now: clock } = useApp();
   const project = useProject();
-  const { selectedRange, hosts: selectedHosts } = view;
+  const { selectedRange, compared, hosts: selectedHosts, filters } = view;
   const names = useRef(new Map<string, string>());
   const isLive = view.live && endsNow(selectedRange);
-  const counted = countedCategories(view);
-  const key = JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]);
+  const kept = keptFilters(filters);
+  // Attacks of all categories are loaded, so that a filter by category alone loads only lists and hosts again.
+  const key = JSON.stringify([project.id, selectedRange, zone.id, selectedHosts, compared, kept]);
+  const filteredKey = `${key} ${JSON.stringify(filters)}`;
   const query = (signal: AbortSignal): DashboardQuery => ({
     api,
     project: project.id,
     selected: selectedRange,
+    compared,
     hosts: selectedHosts,
+    filters,
     zone,
     now: clock(),
     signal,
@@ -121,49 +134,62 @@ function useDashboard() {
     refresh: isLive,
   });
   const later = { refresh: isLive, refreshMs: LISTS_REFRESH_MS, wait: now.isLoading };
-  const hosts = useQuery(key, (signal) => readHosts(query(signal)), later);
-  const lines = useQuery(
-    `${key} ${view.byHost}`,
-    async (signal) => (view.byHost && hosts.data ? readHostLines(query(signal), hosts.data.items) : null),
-    { ...later, wait: later.wait || (view.byHost && hosts.isLoading) },
+  const situation = useQuery(
+    JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]),
+    (signal) => {
+      const { from, to } = resolveRange(selectedRange, zone, clock());
+      const range = { from: Math.max(from, to - SITUATION_MS_MAX), to };
+      return api.situation(project.id, { ...range, hosts: selectedHosts, timezone: zone.id, signal });
+    },
+    later,
   );
-  const useTop = (name: TopListName) =>
+  const hosts = useQuery(filteredKey, (signal) => readHosts(query(signal)), later);
+  const isByHost = view.by === 'host';
+  const lines = useQuery(
+    `${filteredKey} ${isByHost}`,
+    async (signal) => (isByHost && hosts.data ? readHostLines(query(signal), hosts.data.items) : null),
+    { ...later, wait: later.wait || (isByHost && hosts.isLoading) },
+  );
+  const useTop = (kind: TopListName) =>
     useQuery(
-      `${key} ${counted}`,
+      filteredKey,
       (signal) =>
-        readTopList(api.client(project.id), name, {
+        readTopList(api.client(project.id), kind, {
           ...statisticsQuery(query(signal)),
-          ...attacksFilter(view),
+          ...apiFilter(filters),
         }),
       later,
     );
   const tops = {
-    sources: useTop('sources'),
-    urls: useTop('urls'),
-    rules: useTop('rules'),
-    countries: useTop('countries'),
+    source: useTop('source'),
+    url: useTop('url'),
+    rule: useTop('rule'),
+    country: useTop('country'),
   };
-  const peak = useQuery(key, (signal) => readPeak(query(signal)), later);
-  const all = [now, hosts, lines, peak, ...Object.values(tops)];
+  const all = [now, situation, hosts, lines, ...Object.values(tops)];
   for (const { id, hostname } of hosts.data?.items ?? []) names.current.set(id, hostname);
   const totals = useMemo(() => {
     if (hosts.data === null) return null;
     const { items, ...whole } = hosts.data;
-    const listed = hostTotals(items, counted);
-    const rest = withoutHost(whole, listed, counted);
-    return rest === null ? listed : [...listed, rest];
-  }, [hosts.data, counted.join()]);
+    const listed = hostTotals(items);
+    const rest = withoutHost(whole, listed);
+    // With a filter, only attacks matter.
+    return rest === null || (kept.length > 0 && rest.attacks === 0) ? listed : [...listed, rest];
+  }, [hosts.data]);
   // Next to the numbers of this range, none of the range before.
   const fresh = <T,>({ isLoading, failure }: Query<unknown>, data: T | null) => ({
     failure,
     data: isLoading && !now.isLoading ? null : data,
+    isLoading: isLoading && !(now.isLoading && data !== null),
   });
   return {
     now,
+    situation,
+    isLive,
     hosts: fresh(hosts, totals),
     lines: fresh(lines, lines.data),
-    peak: fresh(peak, peak.data),
-    tops: Object.entries(tops).map(([name, top]) => ({ name: name as TopListName, ...fresh(top, top.data) })),
+    peak: fresh(hosts, hosts.data?.peak ?? null),
+    tops: Object.entries(tops).map(([kind, top]) => ({ kind: kind as TopListName, ...fresh(top, top.data) })),
     names: names.current,
     range: now.data?.range ?? resolveRange(selectedRange, zone, clock()),
     comparison: now.data === null ? ('none' as const) : comparisonOf(now.data),
@@ -175,5 +201,6 @@ function useDashboard() {
 function comparisonOf({ before, firstSeen }: Dashboard): Comparison {
   const [from = 0, to = 0] = [before?.edges[0], before?.edges.at(-1)];
   if (before === null || firstSeen === null || firstSeen >= to) return 'none';
-  return firstSeen > from ? 'incomplete' : 'complete';
+  const isKept = before.kept === undefined || before.kept.kept === before.kept.attacks;
+  return firstSeen > from || !isKept ? 'incomplete' : 'complete';
 }

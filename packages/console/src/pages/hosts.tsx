@@ -106,6 +106,7 @@ export function HostsPage() {
         <Confirm
           title={`Delete ${dialog.host.hostname}?`}
           verb="Delete host"
+          typed={dialog.host.hostname}
           act={async () => {
             await api.removeHost(project.id, dialog.host.id);
             reload();

@@ -4,11 +4,11 @@ import type { Api, Project } from '../api.ts';
 import { mayRead, useApp } from '../app.ts';
 import { type Counts, sumOf } from '../counts.ts';
 import { change, compactCount, formatCount, plural, share } from '../format.ts';
-import { Controls } from '../parts/controls.tsx';
+import { ComparePicker, Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { More, useLimit } from '../parts/more.tsx';
 import { SearchBox } from '../parts/search-box.tsx';
-import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
+import { type Line, SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { equalParts } from '../points.ts';
 import {
@@ -46,7 +46,11 @@ export function OverviewPage() {
     JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
     async (signal) => {
       const range = resolveRange(view.selectedRange, zone, now());
-      const before = previousRange(range, previousShift(view.selectedRange, range, zone), zone);
+      const before = previousRange(
+        range,
+        previousShift(view.selectedRange, range, zone, view.compared),
+        zone,
+      );
       const tiles = await Promise.all(
         projects.map((project) => readTiles(api, project, range, before, signal)),
       );
@@ -61,6 +65,7 @@ export function OverviewPage() {
         <p class="hint">{data !== null && `${countText(data.tiles)}. ${SPARKLINE_KEY}.`}</p>
       </PageHead>
       <Controls query={query}>
+        <ComparePicker />
         <SearchBox
           name="Find a project or host"
           value={view.search}
@@ -124,7 +129,7 @@ function Tiles({ tiles, range }: { tiles: readonly Tile[]; range: TimeRange }) {
   );
 }
 
-function TileCard({ tile, line, hasProject }: { tile: Tile; line: Counts | undefined; hasProject: boolean }) {
+function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefined; hasProject: boolean }) {
   const { title, project, host, requests, attacks } = tile;
   return (
     <PageLink
@@ -170,13 +175,16 @@ async function readTiles(
   const hasBefore = range.to - before.from <= RANGE_DAYS_MAX * 86_400_000;
   const edges = [hasBefore ? before.from : range.from, Math.min(before.to, range.from), range.from, range.to];
   const { items, ...whole } = await api.figures(project.id, { edges, byHost: true, signal });
-  const tile = (title: string, host: string | null, { requests, attacks }: Counts): Tile => {
-    const [sum = 0, , attacksNow = 0] = sumOf(attacks, ATTACK_TYPES);
+  const tile = (title: string, host: string | null, { requests, attacks }: Line): Tile => {
+    const [sum = 0, , attacksNow = 0] = attacks;
     const attacksBefore = hasBefore ? sum : null;
     const key = `${project.id} ${host}`;
     return { key, title, project, host, requests: requests[2] ?? 0, attacks: attacksNow, attacksBefore };
   };
-  return [tile(project.name, null, whole), ...items.map((host) => tile(host.hostname, host.id, host))];
+  return [
+    tile(project.name, null, lineOf(whole)),
+    ...items.map((host) => tile(host.hostname, host.id, host)),
+  ];
 }
 
 /** By the key of the tile. */
@@ -185,20 +193,24 @@ async function readLines(
   tiles: readonly Tile[],
   range: TimeRange,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, Counts>> {
+): Promise<ReadonlyMap<string, Line>> {
   const edges = equalParts(range, LINE_POINTS);
   const projects = [...new Set(tiles.map(({ project }) => project.id))];
-  const parts = projects.map(async (project): Promise<[string, Counts][]> => {
+  const parts = projects.map(async (project): Promise<[string, Line][]> => {
     const own = tiles.filter((tile) => tile.project.id === project);
     const hosts = own.flatMap(({ host }) => (host === null ? [] : [host]));
     const [whole, some] = await Promise.all([
       own.some(({ host }) => host === null) ? api.figures(project, { edges, signal }) : null,
       hosts.length === 0 ? null : api.figures(project, { edges, hosts, byHost: true, signal }),
     ]);
-    const lines = (some?.items ?? []).map((host): [string, Counts] => [`${project} ${host.id}`, host]);
-    return whole === null ? lines : [[`${project} null`, whole], ...lines];
+    const lines = (some?.items ?? []).map((host): [string, Line] => [`${project} ${host.id}`, host]);
+    return whole === null ? lines : [[`${project} null`, lineOf(whole)], ...lines];
   });
   return new Map((await Promise.all(parts)).flat());
+}
+
+function lineOf({ requests, attacks }: Counts): Line {
+  return { requests, attacks: sumOf(attacks, ATTACK_TYPES) };
 }
 
 const DEFAULT_SORT: Sort = 'attacks';

@@ -6,8 +6,10 @@ import { formatRange, timeOfDay } from '../format.ts';
 import {
   DEFAULT_PRESET,
   endsNow,
+  lastComparedDay,
   PRESETS,
   type PresetName,
+  parseCompared,
   rangeProblem,
   resolveRange,
   type SelectedRange,
@@ -63,7 +65,7 @@ function RangePicker() {
   return (
     <div class="ranges">
       <div class={`segments ${chosen === null ? 'custom' : ''}`} role="group" aria-label="Time range">
-        {NAMES.filter((name) => !isCalendar(name)).map((name) => (
+        {VISIBLE.map((name) => (
           <PresetButton key={name} name={name} />
         ))}
         <CustomRange />
@@ -82,8 +84,9 @@ function RangePicker() {
 }
 
 const NAMES = Object.keys(PRESETS) as PresetName[];
+/** The others are in the menu, with the custom range. */
+const VISIBLE: readonly PresetName[] = NAMES.filter((name) => name !== '6hours' && name !== '90days');
 
-/** These are in the menu, with the custom range. */
 function isCalendar(name: PresetName): boolean {
   return 'days' in PRESETS[name];
 }
@@ -135,7 +138,7 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
 
 function customText(selected: SelectedRange, zone: Zone, now: number): string | null {
   if (!('preset' in selected)) return formatRange(selected.from, selected.to, zone, now);
-  return isCalendar(selected.preset) ? PRESETS[selected.preset].title : null;
+  return VISIBLE.includes(selected.preset) ? null : PRESETS[selected.preset].title;
 }
 
 function CustomRange() {
@@ -176,8 +179,8 @@ function CustomRangeForm({ close }: { close(): void }) {
   };
   return (
     <form class="custom-range" onSubmit={submit}>
-      <div class="segments compact" role="group" aria-label="Calendar">
-        {NAMES.filter(isCalendar).map((name) => (
+      <div class="segments compact" role="group" aria-label="More ranges">
+        {NAMES.filter((name) => !VISIBLE.includes(name)).map((name) => (
           <PresetButton key={name} name={name} close={close} />
         ))}
       </div>
@@ -201,6 +204,42 @@ function CustomRangeForm({ close }: { close(): void }) {
         Apply
       </Button>
     </form>
+  );
+}
+
+/** What the key figures and the dashed line compare with. */
+export function ComparePicker() {
+  const { view, zone, now, go } = useApp();
+  const { compared, selectedRange } = view;
+  const max = lastComparedDay(selectedRange, resolveRange(selectedRange, zone, now()), zone);
+  const isDate = compared !== 'previous' && compared !== 'week';
+  const choose = (text: string) =>
+    go({ compared: parseCompared(text === 'date' ? max : text) ?? 'previous' });
+  return (
+    <div class="compare">
+      <select
+        aria-label="Compare with"
+        title="Compare with"
+        value={isDate ? 'date' : compared}
+        onChange={(event) => choose(event.currentTarget.value)}
+      >
+        <option value="previous">vs previous period</option>
+        <option value="week">vs same weekdays before</option>
+        <option value="date">vs a date</option>
+      </select>
+      {isDate && (
+        <input
+          type="date"
+          aria-label="Date to compare with"
+          value={compared}
+          max={max}
+          onChange={({ currentTarget: { value } }) => {
+            const date = parseCompared(value);
+            if (date !== null && value <= max) go({ compared: date });
+          }}
+        />
+      )}
+    </div>
   );
 }
 

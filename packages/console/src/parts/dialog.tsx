@@ -8,10 +8,12 @@ interface DialogProps {
   title: string;
   /** Called when the user closes it, also with Escape. */
   close(): void;
+  /** `drawer`: at the side of the page. */
+  class?: 'drawer';
   children: ComponentChildren;
 }
 
-export function Dialog({ title, close, children }: DialogProps) {
+export function Dialog({ title, close, class: className, children }: DialogProps) {
   const id = useId();
   const box = useRef<HTMLDialogElement>(null);
   const latest = useRef(close);
@@ -28,7 +30,12 @@ export function Dialog({ title, close, children }: DialogProps) {
     };
   }, []);
   return (
-    <dialog aria-labelledby={id} ref={box}>
+    <dialog
+      class={className}
+      aria-labelledby={id}
+      ref={box}
+      {...(className === 'drawer' ? { closedby: 'any' } : {})}
+    >
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>

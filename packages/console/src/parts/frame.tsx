@@ -5,7 +5,7 @@ import LOGO from '../../favicon.svg?inline';
 import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { useAction } from '../use-query.ts';
-import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
+import { changed, PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
 import { Button } from './button.tsx';
 import { Icon } from './icon.tsx';
 import { Shortcuts } from './shortcuts.tsx';
@@ -124,7 +124,7 @@ export function PageLink({ to, current = false, class: className, title, childre
     <a
       class={className}
       title={title}
-      href={urlOf({ ...view, ...to })}
+      href={urlOf(changed(view, to))}
       aria-current={current ? 'page' : undefined}
       onClick={onClick}
     >

@@ -21,6 +21,7 @@ const SHAPES = {
   right: 'M10 6l6 6-6 6',
   screen: 'M4 5h16v11H4zM9 20h6',
   filter: 'M4 6h16l-6 7v6l-4-2v-4z',
+  exclude: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM6 6l12 12',
   user: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 20a8 8 0 0 1 16 0',
   server: 'M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01',
 } as const;

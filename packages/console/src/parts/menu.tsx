@@ -10,9 +10,6 @@ export type MenuItem = {
   note?: string | undefined;
 } & ({ run(): unknown } | { copy: string });
 
-/** For calls that have no filter for categories, while the view has one. */
-export const ALL_CATEGORIES = 'Lists each category: this call cannot filter by category';
-
 /** The query of a panel as commands. `scope` says what they cannot filter. */
 export function copyItems(curl: string, command: string, scope?: string): MenuItem[] {
   const profile = 'Uses the default profile of wafstat configure';

@@ -1,6 +1,7 @@
 /** Keyboard shortcuts, and the list of them. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type App, useApp } from '../app.ts';
+import { showAttacks } from '../dashboard/attacks-panel.tsx';
 import { endsNow, shiftedRange } from '../time-range.ts';
 import { PAGE_TITLES, type PageName } from '../view.ts';
 import { Button } from './button.tsx';
@@ -17,6 +18,7 @@ const PAGE_KEYS: Readonly<Record<string, PageName>> = {
 const LIST = [
   ...Object.entries(PAGE_KEYS).map(([key, page]) => [`g, then ${key}`, PAGE_TITLES[page]]),
   ['/', 'Search'],
+  ['a', 'The list of attacks'],
   ['[ and ]', 'Previous and next period'],
   ['l', 'Pause or resume live mode'],
   ['f', 'Dashboard in full screen; Escape leaves'],
@@ -81,7 +83,8 @@ function handle(before: string, key: string, { view, zone, now, go }: App): bool
   else if (key === 'f') {
     document.documentElement.requestFullscreen?.().catch(() => {});
     go({ page: 'dashboard', tv: true });
-  } else if (key === '/') document.querySelector<HTMLElement>('main input[type=search]')?.focus();
+  } else if (key === 'a' && view.page === 'dashboard') showAttacks();
+  else if (key === '/') document.querySelector<HTMLElement>('main input[type=search]')?.focus();
   else return false;
   return true;
 }

@@ -1,16 +1,18 @@
 /** Requests as a line, attacks as bars, each on its own scale: SPARKLINE_KEY says so on the page. */
-import { ATTACK_TYPES } from '@wafstat/client';
-import { type Counts, sumOf } from '../counts.ts';
-
 export const SPARKLINE_KEY = 'Requests (line) and attacks (bars), each on its own scale';
 
 const WIDTH = 160;
 const HEIGHT = 28;
 
-export function Sparkline({ requests, attacks }: Pick<Counts, 'requests' | 'attacks'>) {
+export interface Line {
+  requests: readonly number[];
+  attacks: readonly number[];
+}
+
+export function Sparkline({ requests, attacks }: Line) {
   return (
     <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-      <path class="attacks" d={bars(sumOf(attacks, ATTACK_TYPES), Math.max(...requests, 1))} />
+      <path class="attacks" d={bars(attacks, Math.max(...requests, 0))} />
       <path class="requests" d={line(requests)} />
     </svg>
   );
@@ -25,7 +27,8 @@ function line(counts: readonly number[]): string {
 /** On their own scale: few attacks among many requests would be invisible. */
 function bars(counts: readonly number[], requestsMax: number): string {
   const most = Math.max(...counts, 1);
-  const scale = Math.max(most * 1.6, requestsMax / 8);
+  // Below the line, if there is one.
+  const scale = requestsMax === 0 ? most : Math.max(most * 1.6, requestsMax / 8);
   const step = WIDTH / Math.max(1, counts.length);
   return counts
     .map((n, i) =>

@@ -75,6 +75,10 @@ export function isTemporary(failure: unknown): boolean {
   return status === 429 || status >= 500;
 }
 
+export function isForbidden(failure: unknown): boolean {
+  return failure instanceof WafstatError && failure.status === 403;
+}
+
 function isNoResponse(failure: unknown): boolean {
   return failure instanceof WafstatError && failure.status === undefined;
 }

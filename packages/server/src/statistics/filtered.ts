@@ -221,12 +221,16 @@ export class FilteredStatistics implements Statistics {
       const points = await this.#points(selection, 'hosts');
       return new Map(Array.from(points, ([id, counts]) => [id, [counts]]));
     }
+    return selectRows({ edges, rows }, await this.actions(selection));
+  }
+
+  /** The attacks by category and action. */
+  async actions(selection: Points): Promise<ActionCounts[]> {
     const points = await this.#points(selection, 'actions');
-    const actions = Array.from(points, ([value, counts]): ActionCounts => {
+    return Array.from(points, ([value, counts]) => {
       const [category = '', action] = value.split(' ');
       return { category, isBlocked: action === 'block', counts };
     });
-    return selectRows({ edges, rows }, actions);
   }
 
   async top(query: TopQuery): Promise<TopList> {
@@ -238,7 +242,7 @@ export class FilteredStatistics implements Statistics {
     );
   }
 
-  async #points(selection: Pick<CountQuery, 'project' | 'hosts' | 'edges'>, by: CountedField) {
+  async #points(selection: Points, by: CountedField) {
     const { points, keptAttacks } = await this.#store.countAttacks({
       ...selection,
       filter: this.#filter,
@@ -249,6 +253,8 @@ export class FilteredStatistics implements Statistics {
   }
 }
 
+type Points = Pick<CountQuery, 'project' | 'hosts' | 'edges'>;
+
 interface ActionCounts {
   category: string;
   isBlocked: boolean;
@@ -256,17 +262,24 @@ interface ActionCounts {
   counts: Float64Array;
 }
 
+/** The sum of the counts of some actions, by point. */
+export function sumOf(
+  edges: readonly number[],
+  actions: readonly ActionCounts[],
+  isCounted: (action: ActionCounts) => boolean,
+): Float64Array {
+  const sums = new Float64Array(edges.length - 1);
+  for (const { counts } of actions.filter(isCounted))
+    for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
+  return sums;
+}
+
 /** The rows of a query, as sums of these counts. */
 function selectRows({ edges, rows }: Pick<CountQuery, 'edges' | 'rows'>, actions: readonly ActionCounts[]) {
-  const sumOf = (isCounted: (action: ActionCounts) => boolean) => {
-    const sums = new Float64Array(edges.length - 1);
-    for (const { counts } of actions.filter(isCounted))
-      for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
-    return sums;
-  };
-  if (rows === 'categories') return CATEGORIES.map((name) => sumOf(({ category }) => category === name));
-  const attacks = sumOf(() => true);
+  const sum = (isCounted: (action: ActionCounts) => boolean) => sumOf(edges, actions, isCounted);
+  if (rows === 'categories') return CATEGORIES.map((name) => sum(({ category }) => category === name));
+  const attacks = sum(() => true);
   if (rows === 'attacks') return [attacks];
-  if (rows === 'actions') return [attacks, sumOf(({ isBlocked }) => isBlocked)];
+  if (rows === 'actions') return [attacks, sum(({ isBlocked }) => isBlocked)];
   throw new Error(`filters select attacks, but ${rows} has requests`);
 }

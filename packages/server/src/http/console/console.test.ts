@@ -101,10 +101,39 @@ describe('a session', () => {
     };
     const first_seen = START;
     expect((await figures({ edges })).json()).toEqual({ first_seen, ...whole, items: [] });
-    const own = { id: host.host.id, hostname: 'a.example', ...whole, requests: [0, 0, 2, 2] };
+    const own = { id: host.host.id, hostname: 'a.example', requests: [0, 0, 2, 2], attacks: [0, 0, 2, 2] };
     expect((await figures({ edges, by_host: true })).json()).toEqual({ first_seen, ...whole, items: [own] });
-    const { requests } = (await figures({ edges, hosts: [host.host.id] })).json();
-    expect(requests).toEqual([0, 0, 2, 2]);
+    const { requests, peak } = (await figures({ edges, hosts: [host.host.id], peak: true })).json();
+    expect({ requests, peak }).toEqual({ requests: [0, 0, 2, 2], peak: 4 });
+    const noXss = { edges, by_host: true, filter: { attacks: ['xss'] } };
+    expect((await figures(noXss)).json()).toMatchObject({
+      attacks: {},
+      blocked: {},
+      items: [{ requests: [0, 0, 2, 2], attacks: [0, 0, 0, 0] }],
+    });
+  });
+
+  test('gets figures of the attacks that a filter selects, of all requests, and how many attacks are kept', async () => {
+    const added = await store.addHost({ project, hostname: 'a.example', limit: 9 });
+    if (added.kind === 'full') throw new Error('there is no room for a host');
+    const attack = { time: START, hostId: added.host.id, request: true, attack: 'sqli', count: 1 } as const;
+    const events = [
+      { ...attack, details: { id: '1', source: '192.0.2.1', blocked: true } },
+      { ...attack, time: START + 10, details: { id: '2', source: '192.0.2.1' } },
+      { ...attack, hostId: null, details: { id: '3', source: '192.0.2.2' } },
+    ];
+    await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+    const edges = [START, START + 10, START + 20];
+    expect((await figures({ edges, by_host: true, filter: { sips: ['192.0.2.1'] } })).json()).toEqual({
+      first_seen: START,
+      requests: [2, 1],
+      attacks: { sqli: [1, 1] },
+      blocked: { sqli: [1, 0] },
+      kept: { attacks: 3, kept: 3 },
+      items: [{ id: added.host.id, hostname: 'a.example', requests: [0, 0], attacks: [1, 1] }],
+    });
+    const others = await figures({ edges, filter: { nsips: ['192.0.2.0/31'] } });
+    expect(others.json().attacks).toEqual({ sqli: [1, 0] });
   });
 
   test.each([
@@ -116,6 +145,8 @@ describe('a session', () => {
     ['a range of more than ten years', { edges: [0, 1e12] }, 'more than ten years apart'],
     ['hosts that are no list', { edges: [0, 1], hosts: 'a' }, 'hosts must be a list'],
     ['a malformed host', { edges: [0, 1], hosts: ['a/b'] }, 'an ID is 1 to 64'],
+    ['a filter that is no list', { edges: [0, 1], filter: { sips: '192.0.2.1' } }, 'filter must be'],
+    ['a malformed filter', { edges: [0, 1], filter: { sips: ['x'] } }, 'must be an IP address'],
     ['a flag that is none', { edges: [0, 1], by_host: 'x' }, 'by_host must be true or false'],
   ])('gets no figures for %s', async (_name, payload, message) => {
     const response = await figures(payload);
