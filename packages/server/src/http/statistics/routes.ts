@@ -16,6 +16,7 @@ import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
+import { tuningCall } from './tuning-call.ts';
 
 export interface StatisticsOptions {
   /** How much memory all caches may use. */
@@ -100,6 +101,7 @@ export function statisticsRoutes(
     ...topCalls(store, { cached, uncached }),
     ...eventCalls(store, { cached, uncached }, eventsRole),
     dumpCall(store, { cached, uncached }, eventsRole, publicUrl),
+    tuningCall(store, { cached, uncached }, eventsRole),
   ];
   return [...calls.flatMap(toRoutes), dumpRoute(store, admission, eventsRole)];
 }
