@@ -57,15 +57,25 @@ export function pointsOf(severity: string): number {
   return SEVERITY_POINTS[severity] ?? POINTS_WITHOUT_SEVERITY;
 }
 
-/** Predicts whether the engine blocks the request, after an exclusion. */
+/** CRS rules that match a variable once for each transformation, up to four times. The log has one of these matches. */
+const MULTI_MATCH: readonly number[] = [930110, 934100, 942100, 942130];
+const HIDDEN_MATCHES_MAX = 3;
+
+/**
+ * Predicts whether the engine blocks the request, after an exclusion. `hidden`: whether matches that only the score shows stay, or
+ * go with those that the exclusion removes. ModSecurity 3 logs a rule once, whatever number of variables it matched.
+ */
 export function isBlocked(
   request: MatchedRequest,
   threshold: number,
   removal: (match: Match) => Removal = () => 'nothing',
+  hidden: 'stay' | 'go' = 'stay',
 ): boolean {
   const { matches, score } = request;
   let [listed, left, outbound, others] = [0, 0, 0, 0];
-  let isWholeRules = true;
+  /** How many of the hidden points the exclusion removes at most. */
+  let gone = 0;
+  let hasLeft = false;
   for (const match of matches) {
     const removed = removal(match);
     const points = removed === 'nothing' ? match.points : 0;
@@ -74,12 +84,14 @@ export function isBlocked(
     else {
       listed += match.points;
       left += points;
-      if (removed !== 'rule') isWholeRules = false;
+      if (removed !== 'rule') hasLeft = true;
+      if (removed === 'nothing') continue;
+      if (hidden === 'go') gone = Number.POSITIVE_INFINITY;
+      else if (MULTI_MATCH.includes(match.rule)) gone += HIDDEN_MATCHES_MAX * match.points;
     }
   }
-  // ModSecurity 3 logs a rule once, whatever number of variables it matched. Those that the log lacks remain.
-  const hidden = score === undefined || isWholeRules ? 0 : Math.max(0, score - listed);
+  const rest = hasLeft ? Math.max(0, (score ?? listed) - listed - gone) : 0;
   // Rules above the blocking paranoia level have no points.
-  const inbound = Math.min(score ?? left, left) + hidden;
+  const inbound = Math.min(score ?? left, left) + rest;
   return inbound + others >= threshold || outbound >= OUTBOUND_THRESHOLD;
 }

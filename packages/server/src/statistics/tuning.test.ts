@@ -142,9 +142,15 @@ describe('the predicted verdict', () => {
 
   test('keeps points of matches that the log lacks, and ignores rules without points', () => {
     // ModSecurity 3 names one of two variables.
-    const hidden = { matches: [match(942100, 'ARGS:q')], score: 10 };
-    expect(isBlocked(hidden, 5, without('942100 ARGS:q'))).toBe(true);
-    expect(isBlocked(hidden, 5, without('942100'))).toBe(false);
+    const hidden = { matches: [match(941160, 'ARGS:q')], score: 10 };
+    expect(isBlocked(hidden, 5, without('941160 ARGS:q'))).toBe(true);
+    expect(isBlocked(hidden, 5, without('941160 ARGS:q'), 'go')).toBe(false);
+    expect(isBlocked(hidden, 5, without('941160'))).toBe(false);
+    expect(isBlocked(hidden, 5, without(), 'go')).toBe(true);
+    // A rule that matched one variable twice.
+    const twice = { matches: [match(942100, 'ARGS:q')], score: 10 };
+    expect(isBlocked(twice, 5, without('942100 ARGS:q'))).toBe(false);
+    expect(isBlocked({ ...twice, score: 25 }, 5, without('942100 ARGS:q'))).toBe(true);
     // One of the rules is above the blocking paranoia level, but the log does not say which.
     const higher = { matches: [match(942100, 'ARGS:q'), match(942432, 'ARGS:q')], score: 5 };
     expect(isBlocked(higher, 5, without('942432 ARGS:q'))).toBe(true);
@@ -389,6 +395,16 @@ describe('the report', () => {
         'the exclusion would let 1 attack of attacking sources pass',
       ]),
     });
+  });
+
+  test('counts attacks as opened if only the score shows that more matched', async () => {
+    const [first] = users(1, '/search', [critical('941160', 'ARGS:q')]);
+    const { items } = await report([
+      ...users(40, '/search', [critical('941160', 'ARGS:q')]),
+      ...scan('203.0.113.1', ['/x'], SCAN_RULES),
+      { ...(first as Attack), source: '203.0.113.1', score: 10 },
+    ]);
+    expect(items[0]).toMatchObject({ path: '/search', alone: 40, attacks: 41, opens_attacks: 1 });
   });
 
   test('exclusions that open an attack only together are not offered together', async () => {

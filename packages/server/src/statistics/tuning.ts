@@ -604,7 +604,7 @@ function openedAttacks(
     const removal = removalOf(new Set([...each.removed, ...removed]));
     const affected = new Set(removed.flatMap((key) => [...(each.attacks?.get(key) ?? [])]));
     for (const signature of affected) {
-      const isOpened = isBlocked(signature, threshold) && !isBlocked(signature, threshold, removal);
+      const isOpened = isBlocked(signature, threshold) && !isBlocked(signature, threshold, removal, 'go');
       if (isOpened) opened += signature.attackers.attacks;
     }
   }
