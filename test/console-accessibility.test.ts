@@ -16,6 +16,7 @@ const PAGES = {
   overview: '/console/overview?live=off',
   hosts: '/console/hosts?live=off',
   sources: '/console/sources?live=off',
+  tuning: '/console/tuning?live=off',
   credentials: '/console/credentials',
   admin: '/console/admin',
   audit: '/console/audit',

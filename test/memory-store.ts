@@ -274,6 +274,17 @@ export function memoryStore(
       return { points, keptAttacks };
     },
 
+    async scanAttacks({ project, hosts, from, to }, visit) {
+      const registered = new Set(open(project).hosts.map(({ id }) => id));
+      for (const { hour, entries } of keptHours(project)) {
+        const selected = entries
+          .filter(({ time }) => from <= time && time < to)
+          .filter(({ hostId: id }) => !hosts || (id !== null && registered.has(id) && hosts.includes(id)));
+        const blocks = blocksOf(project, hour, selected, 0);
+        finish(visit(blocks.map((block) => ({ block, rows: undefined }))));
+      }
+    },
+
     async eraseAttacks(id, filter) {
       const project = open(id);
       let erased = 0;
@@ -420,18 +431,8 @@ export function memoryStore(
       },
 
       async *attackHours(project) {
-        for (const { hour, entries, threshold } of keptHours(project)) {
-          const parts = Array.from({ length: Math.ceil(entries.length / 1_000) }, (_, i) =>
-            entries.slice(i * 1_000, (i + 1) * 1_000),
-          );
-          const ranksOf = (part: readonly AttackEntry[]) =>
-            threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
-          const blocks = parts.map((part) => {
-            const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
-            return new AttackBlock(hour, finish(encodeBlock(content)));
-          });
-          yield { hour, blocks };
-        }
+        for (const { hour, entries, threshold } of keptHours(project))
+          yield { hour, blocks: blocksOf(project, hour, entries, threshold) };
       },
 
       async putAttackHour(projectId, { hour, blocks }) {
@@ -563,6 +564,19 @@ function bitsOf(address: string): string {
     .map((part) => part.split(':').filter((group) => group !== ''));
   const groups = [...head, ...Array(8 - head.length - (tail?.length ?? 0)).fill('0'), ...(tail ?? [])];
   return groups.map((group) => bits(group, 16, 16)).join('');
+}
+
+/** The entries of an hour, in blocks of up to a thousand. */
+function blocksOf(project: string, hour: number, entries: readonly AttackEntry[], threshold: number) {
+  const parts = Array.from({ length: Math.ceil(entries.length / 1_000) }, (_, i) =>
+    entries.slice(i * 1_000, (i + 1) * 1_000),
+  );
+  const ranksOf = (part: readonly AttackEntry[]) =>
+    threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
+  return parts.map((part) => {
+    const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
+    return new AttackBlock(hour, finish(encodeBlock(content)));
+  });
 }
 
 /** Adds up equal attacks, and keeps those with the smallest ranks. `before`: no larger ones than this, unless it is 0. */

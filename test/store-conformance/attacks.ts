@@ -3,10 +3,17 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
 import { BLOCK_ENTRIES_MAX } from '../../packages/server/src/store/attack-block.ts';
+import { entryKey } from '../../packages/server/src/store/attack-entries.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
-import { HOUR_MS, type Store, TOP_LISTS } from '../../packages/server/src/store/store.ts';
+import {
+  HOUR_MS,
+  type Selection,
+  type Store,
+  type TimeRange,
+  TOP_LISTS,
+} from '../../packages/server/src/store/store.ts';
 import { memoryStore } from '../memory-store.ts';
 import { addHosts, attackWithDetails, batch, hostSet, moment, NOW, pick, type RandomEvent } from './data.ts';
 import type { Suite } from './suite.ts';
@@ -49,6 +56,19 @@ const EVERYTHING = { filter: { include: {}, exclude: {} }, isAscending: true, of
 
 function list(store: Store, project: string, query: Partial<AttackQuery> = {}): Promise<AttackList> {
   return store.attacks({ project, ...ALL, ...EVERYTHING, ...query });
+}
+
+/** The keys of the scanned entries of each hour: their order within it depends on blocks. */
+async function scan(store: Store, query: Selection & TimeRange): Promise<string[][]> {
+  const hours: string[][] = [];
+  await store.scanAttacks(query, function* (hour) {
+    yield;
+    const keys = hour.flatMap(({ block, rows }) =>
+      Array.from(rows ?? block.times.keys(), (i) => entryKey(block.entry(i)) + block.entry(i).count),
+    );
+    if (keys.length > 0) hours.push(keys.sort());
+  });
+  return hours;
 }
 
 /** The number of entries of each hour. */
@@ -166,6 +186,8 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
             const cuts = query.cuts.map((cut) => Math.min(Math.max(cut, from), to)).sort((a, b) => a - b);
             const counts = { ...counted, edges: [from, ...cuts, to] };
             expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
+            const all = { project, hosts: selected.hosts, from, to };
+            expect(await scan(store, all)).toEqual(await scan(oracle, all));
             const { include, exclude } = query.filter;
             if (include.categories || exclude.categories) continue;
             const edges = [from, to];

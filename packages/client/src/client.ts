@@ -12,6 +12,7 @@ import {
   unexpected,
   WafstatError,
 } from './transport.ts';
+import type { TuningReport } from './tuning.ts';
 
 export interface ClientOptions {
   /** The URL of the service, such as `https://waf.example.com`. */
@@ -98,6 +99,11 @@ export interface Client {
   events(query: EventsQuery): Promise<EventList> & AsyncIterable<AttackEvent>;
   /** All kept attacks with an ID, newest first. Rejects with status 404 if there is none. */
   event(id: string, options?: CallOptions): Promise<List<AttackEvent>>;
+  /**
+   * Rules that may hit users, with the narrowest exclusion of each, from the kept attacks. Hosts, paths and variables come from
+   * clients: escape them before you display them.
+   */
+  tuning(query: TuningQuery): Promise<TuningReport>;
   /** Deletes the kept attacks that the filter selects. Counts stay. Needs the role `admin`. */
   deleteEvents(filter: EventFilter & CallOptions): Promise<DeletedEvents>;
   /**
@@ -218,6 +224,13 @@ export type EventsQuery = TimeRange &
     /** @default 'desc' */
     sortDirection?: 'desc' | 'asc' | undefined;
   };
+
+export type TuningQuery = StatisticsQuery & {
+  /** The inbound anomaly score from which the firewall blocks. @default 5 */
+  threshold?: number | undefined;
+  /** The rule ID of the first exclusion. @default 10_000 */
+  idFrom?: number | undefined;
+};
 
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
@@ -746,6 +759,11 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
       NO_PATHS_OF_EVENTS.includes(id)
         ? eventInList(id, options)
         : get(`/waf/event/${encodeURIComponent(id)}`, ['total', 'items'], {}, options),
+    tuning: async (query) => {
+      const { threshold, idFrom } = query;
+      const parameters = { ...statisticsParameters(query), threshold, id_from: idFrom };
+      return get('/waf/tuning', ['total', 'items', 'blocking'], parameters, query);
+    },
     deleteEvents: async (filter) =>
       send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     async ingest(lines, options = {}) {

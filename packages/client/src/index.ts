@@ -9,3 +9,5 @@ export type {
   TokenCredentials,
 } from './credentials.ts';
 export { WafstatError } from './transport.ts';
+export type * from './tuning.ts';
+export { chosenExclusions, exclusionFile } from './tuning.ts';

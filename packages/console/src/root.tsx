@@ -11,6 +11,7 @@ import { HostsPage } from './pages/hosts.tsx';
 import { OverviewPage } from './pages/overview.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { SourcesPage } from './pages/sources.tsx';
+import { TuningPage } from './pages/tuning.tsx';
 import { Frame, PageLink } from './parts/frame.tsx';
 import { Failure, MessagePage } from './parts/states.tsx';
 import { changed, PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
@@ -21,6 +22,7 @@ const PAGE_OF = {
   overview: OverviewPage,
   hosts: HostsPage,
   sources: SourcesPage,
+  tuning: TuningPage,
   credentials: CredentialsPage,
   admin: AdministrationPage,
   audit: AuditPage,

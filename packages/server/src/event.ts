@@ -129,6 +129,17 @@ export interface MatchedRule {
   severity?: string;
 }
 
+/** The points of a matched rule by its severity, as CRS scores. */
+export const SEVERITY_POINTS: Readonly<Record<string, number>> = {
+  critical: 5,
+  error: 4,
+  warning: 3,
+  notice: 2,
+};
+
+/** The points of a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
+export const POINTS_WITHOUT_SEVERITY = 5;
+
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */
 export const DROP_REASONS = {
   line_too_long: 'the line is longer than the limit of 1 MiB',

@@ -1,5 +1,5 @@
 import { SERVER_OPTIONS } from '../config.ts';
-import { CATEGORIES } from '../event.ts';
+import { CATEGORIES, POINTS_WITHOUT_SEVERITY } from '../event.ts';
 import * as crs from '../ingest/categories/crs-table.ts';
 import * as vendors from '../ingest/categories/vendor-tables.ts';
 import { command, type Io, printLine, printText } from './command.ts';
@@ -19,7 +19,7 @@ const TABLE = {
   version: crs.TABLE_VERSION,
   order: crs.EVIDENCE_ORDER,
   points: crs.POINTS,
-  points_without_severity: crs.POINTS_WITHOUT_SEVERITY,
+  points_without_severity: POINTS_WITHOUT_SEVERITY,
   steps: crs.STEPS,
   crs: crs.CRS_TABLE,
   custom_rule: crs.CUSTOM_RULE,
@@ -132,7 +132,7 @@ function printTable({ stdout }: Io, sections: typeof SECTIONS): void {
   const points = words.map((severity) => `${severity} ${crs.POINTS[severity]}`).join(', ');
   printText(
     stdout,
-    `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${crs.POINTS_WITHOUT_SEVERITY}).`,
+    `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${POINTS_WITHOUT_SEVERITY}).`,
   );
   printText(stdout, 'If rules of several categories matched, these steps choose the category:');
   for (const [i, step] of crs.STEPS.entries()) printText(stdout, `  ${i + 1}. ${step}`);

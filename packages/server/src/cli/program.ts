@@ -46,6 +46,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     events: 'list the attacks that the service keeps, newest first; or delete those of a source',
     'event <id>':
       'show everything that is kept of an attack: the request, and all rules with what they matched',
+    tune: 'find rules that hit users; prints the narrowest exclusions for them, and what the firewall would block',
     peak: 'show the number of requests in the busiest second, and the minute in which it was',
     'top <sources|networks|urls|rules|countries>':
       'show the sources, networks (with --geoip), URLs, rules or countries with the most attacks; counts cover whole hours if some attacks are not kept',
@@ -102,6 +103,7 @@ const LOADERS: Readonly<Record<string, Load>> = {
   types: async () => (await import('./client/query.ts')).typesCommand,
   events: async () => (await import('./client/events.ts')).eventsCommand,
   event: async () => (await import('./client/events.ts')).eventCommand,
+  tune: async () => (await import('./client/tune.ts')).tuneCommand,
   peak: async () => (await import('./client/query.ts')).peakCommand,
   top: async () => (await import('./client/top.ts')).topCommand,
   hosts: async () => (await import('./client/lists.ts')).hostsCommand,

@@ -130,18 +130,18 @@ test.each([
 });
 
 test('readers read events, unless the service requires the role admin, and never delete any', async () => {
-  const paths = [`event?${RANGE}`, 'event/1', 'event/dump', 'event/dump/2026-07-01.csv'];
+  const paths = [`event?${RANGE}`, 'event/1', 'event/dump', 'event/dump/2026-07-01.csv', `tuning?${RANGE}`];
   const statuses = async (user: string) => {
     const headers = await tokenOf(user);
     return Promise.all(paths.map(async (path) => (await call('GET', path, headers)).status));
   };
-  expect(await statuses('reader')).toEqual([200, 200, 200, 200]);
+  expect(await statuses('reader')).toEqual([200, 200, 200, 200, 200]);
   expect((await call('DELETE', 'event?ids=1', await tokenOf('reader'))).status).toBe(403);
   const dumps = await call('GET', 'event/dump', await tokenOf('reader'));
   expect(dumps.body.items[0].url).toMatch(/^https:\/\/waf\.example\.com\/v1\//);
   await app.close();
   await start('admin');
-  expect(await statuses('reader')).toEqual([403, 403, 403, 403]);
-  expect(await statuses('admin')).toEqual([200, 200, 200, 200]);
+  expect(await statuses('reader')).toEqual([403, 403, 403, 403, 403]);
+  expect(await statuses('admin')).toEqual([200, 200, 200, 200, 200]);
   expect((await call('GET', `event/attack/num?${RANGE}`, await tokenOf('reader'))).status).toBe(200);
 });

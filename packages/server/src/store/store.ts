@@ -15,13 +15,18 @@ import type { AttackCountQuery, AttackCounts } from './attack-counts.ts';
 import type { AttackFilter } from './attack-filter.ts';
 import type { AttackHour } from './attack-hours.ts';
 import type { AttackList, AttackQuery } from './attack-list.ts';
+import type { VisitHour } from './attack-scan.ts';
 import { FLAGGED_REQUESTS_MAX } from './flagged-requests.ts';
 import type { Rows, RowsName } from './rows.ts';
 
+export type { AttackBlock } from './attack-block.ts';
 export type { AttackCountQuery, CountedField } from './attack-counts.ts';
 export type { AttackEntry } from './attack-entries.ts';
 export type { AttackFilter, FilterName } from './attack-filter.ts';
 export type { AttackList, AttackQuery } from './attack-list.ts';
+export type { VisitHour } from './attack-scan.ts';
+export type { SelectedRows } from './attack-selection.ts';
+export { Slices } from './slices.ts';
 
 export interface Store {
   /** For a store in a file: distinguishes the file from another one at the same path. */
@@ -69,6 +74,9 @@ export interface Store {
 
   /** The same attacks, counted by a field. Rejects with QueryTooLarge if there are too many values. */
   countAttacks(query: AttackCountQuery): Promise<AttackCounts>;
+
+  /** Passes the same attacks to `visit`, oldest hour first, and runs other work between its steps. */
+  scanAttacks(query: Selection & TimeRange, visit: VisitHour): Promise<void>;
 
   /**
    * Deletes kept attacks for good, for example those of a person, in short steps. Counts stay. Resolves to the number of

@@ -21,6 +21,7 @@ const PAGES = [
   '/console/overview',
   '/console/hosts',
   '/console/sources',
+  '/console/tuning',
   '/console/credentials',
   '/console/admin',
   '/console/audit',

@@ -18,6 +18,7 @@ import { createQueryHandlers } from './query-handler.ts';
 import { situationCall } from './situation-call.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
+import { tuningCall } from './tuning-call.ts';
 
 export interface StatisticsOptions {
   /** How much memory all caches may use. */
@@ -105,6 +106,7 @@ export function statisticsRoutes(
     situationCall(store, { cached, uncached }, now),
     ...eventCalls(store, { cached, uncached }, eventsRole, geo),
     dumpCall(store, { cached, uncached }, eventsRole, publicUrl),
+    tuningCall(store, { cached, uncached }, eventsRole),
   ];
   return [...calls.flatMap(toRoutes), dumpRoute(store, admission, eventsRole)];
 }

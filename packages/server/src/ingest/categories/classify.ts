@@ -1,5 +1,5 @@
 /** Chooses the category of a matched rule, and of a request that matched several rules. */
-import { CATEGORIES, type Category, isCategory } from '../../event.ts';
+import { CATEGORIES, type Category, isCategory, POINTS_WITHOUT_SEVERITY } from '../../event.ts';
 import { asObject, type JsonObject } from '../formats/json.ts';
 import {
   COUNTING_RULES,
@@ -8,7 +8,6 @@ import {
   DECISIVE,
   PAYLOAD_CATEGORIES,
   POINTS,
-  POINTS_WITHOUT_SEVERITY,
   paranoiaLevelOfRule,
   SPECIFIC_CONTEXT,
   SUMS,

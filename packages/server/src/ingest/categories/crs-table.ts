@@ -1,5 +1,5 @@
 /** How CRS rules map to categories: data that can be printed, documented and discussed. classify.ts applies it. */
-import type { Category } from '../../event.ts';
+import { type Category, SEVERITY_POINTS } from '../../event.ts';
 
 /** Increase it whenever the category of a rule may change. */
 export const TABLE_VERSION = 3;
@@ -142,20 +142,14 @@ export const CRS_TABLE: readonly CrsRow[] = [
 /** The category of rules that are not CRS rules. */
 export const CUSTOM_RULE: Category = 'custom';
 
-/** The points of a matched rule by its severity, as CRS scores: words (ModSecurity 2, Coraza) or numbers (ModSecurity 3). */
+/** The points of a matched rule by its severity: words (ModSecurity 2, Coraza) or numbers (ModSecurity 3). */
 export const POINTS: Readonly<Record<string, number>> = {
-  critical: 5,
-  error: 4,
-  warning: 3,
-  notice: 2,
+  ...SEVERITY_POINTS,
   2: 5,
   3: 4,
   4: 3,
   5: 2,
 };
-
-/** The points of a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
-export const POINTS_WITHOUT_SEVERITY = 5;
 
 /** The category of an attack that only a verdict reports. */
 export const UNKNOWN_ATTACK: Category = 'vuln';

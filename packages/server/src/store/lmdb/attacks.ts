@@ -11,6 +11,7 @@ import {
   type StoredBlock,
 } from '../attack-hours.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
+import { AttackScan, type VisitHour } from '../attack-scan.ts';
 import { finish, Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
 import { inSnapshot } from './count.ts';
@@ -172,6 +173,15 @@ export async function countAttacks(schema: Schema, query: AttackCountQuery): Pro
     (isRegistered) => new AttackCounter(query, isRegistered),
   );
   return { points, keptAttacks };
+}
+
+export async function scanAttacks(
+  schema: Schema,
+  query: Selection & TimeRange,
+  visit: VisitHour,
+): Promise<void> {
+  const range = { ...query, isAscending: true };
+  await addHours(schema, query, range, (isRegistered) => new AttackScan(query, visit, isRegistered));
 }
 
 /** Adds the hours of a range to what `create` returns. */

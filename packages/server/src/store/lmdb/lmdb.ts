@@ -31,6 +31,7 @@ import {
   eraseAttacks,
   listAttacks,
   putAttackHour,
+  scanAttacks,
 } from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
@@ -149,6 +150,8 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
     attacks: (query) => available(() => track(listAttacks(schema, query))),
 
     countAttacks: (query) => available(() => track(countAttacks(schema, query))),
+
+    scanAttacks: (query, visit) => available(() => track(scanAttacks(schema, query, visit))),
 
     eraseAttacks: (id, filter) =>
       available(async () => {

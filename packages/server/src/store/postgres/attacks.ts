@@ -14,6 +14,7 @@ import {
   type StoredBlock,
 } from '../attack-hours.ts';
 import { AttackLister } from '../attack-list.ts';
+import { AttackScan } from '../attack-scan.ts';
 import { Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, type Store, type TimeRange, type Transfer } from '../store.ts';
 import { addChanges, computeIn, lockProject, OF_PROJECT } from './coordination.ts';
@@ -26,7 +27,7 @@ import { readBefore } from './top-lists.ts';
 export function attackMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
-): Pick<Store, 'attacks' | 'countAttacks' | 'eraseAttacks'> &
+): Pick<Store, 'attacks' | 'countAttacks' | 'scanAttacks' | 'eraseAttacks'> &
   Pick<Transfer, 'attackHours' | 'putAttackHour'> {
   /** All blocks of an hour are of one moment, but hours may differ. The caller compares versions. */
   async function readHour(project: string, hour: number): Promise<AttackHour> {
@@ -67,6 +68,11 @@ export function attackMethods(
       const create = (isRegistered: (id: string) => boolean) => new AttackCounter(query, isRegistered);
       const { points, keptAttacks } = await addHours(query, range, create);
       return { points, keptAttacks };
+    },
+
+    async scanAttacks(query, visit) {
+      const range = { ...query, isAscending: true };
+      await addHours(query, range, (isRegistered) => new AttackScan(query, visit, isRegistered));
     },
 
     async *attackHours(project) {
