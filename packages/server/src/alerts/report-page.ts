@@ -60,13 +60,13 @@ ${rankings.map(ranking).join('\n')}
 `;
 }
 
-function ranking({ title, items }: Ranking): string {
+function ranking({ title, column, items }: Ranking): string {
   const rows = items.map(({ key, num, before }) => [
     key,
     number(num),
-    before === null ? 'new' : change(num, before),
+    before === null ? '' : change(num, before),
   ]);
-  return `<section><h2>${title}</h2>${table([title, 'Attacks', 'Change'], rows, 1, 'None.')}</section>`;
+  return `<section><h2>${title}</h2>${table([column, 'Attacks', 'Change'], rows, 1, 'None.')}</section>`;
 }
 
 /** Columns from `firstNumber` on are right-aligned. */

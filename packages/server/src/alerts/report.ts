@@ -2,7 +2,14 @@
 import type { Identity } from '../identity/identity.ts';
 import type { Incident } from '../identity/records.ts';
 import { DAY_MS } from '../statistics/grid.ts';
-import { attackActions, type Count, topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
+import {
+  attackActions,
+  type Count,
+  topAttacks,
+  topCategories,
+  topHosts,
+  topUrls,
+} from '../statistics/overview.ts';
 import { silentSources } from '../statistics/silent-sources.ts';
 import { HOUR_MS, type Store } from '../store/store.ts';
 import type { Mail } from './channels.ts';
@@ -10,6 +17,8 @@ import { clock, number } from './messages.ts';
 import { reportPage } from './report-page.ts';
 
 const WEEK_MS = 7 * DAY_MS;
+/** What was in the middle of the list before can be at the top now. */
+const COMPARED_MAX = 1_000;
 /** What fits on a page. */
 const TOP = 10;
 const INCIDENTS_MAX = 50;
@@ -24,6 +33,8 @@ export interface Totals {
 
 export interface Ranking {
   title: string;
+  /** The heading of its first column. */
+  column: string;
   items: (Count & { before: number | null })[];
 }
 
@@ -42,6 +53,9 @@ export interface Report {
   silent: { name: string; last_seen: number }[];
 }
 
+type Range = Parameters<typeof topCategories>[1];
+type List = (range: Range, top: number) => Promise<{ total: number; items: Count[]; from?: number }>;
+
 interface Sources {
   store: Store;
   identity: Pick<Identity, 'alerts'>;
@@ -59,17 +73,23 @@ export async function createReport(
   for (let edge = (Math.floor(from / step) + 1) * step; edge < to; edge += step) edges.push(edge);
   edges.push(to);
   const [attacks, blocked] = await store.count({ project: project.id, edges, rows: 'actions' });
-  const ranked = async (
-    title: string,
-    list: (range: typeof current, top: number) => Promise<{ items: Count[] }>,
-  ) => {
+  const ranked = async (title: string, column: string, list: List): Promise<Ranking> => {
     const { items } = await list(current, TOP);
-    // Far more than TOP: what was in the middle then can be at the top now.
-    const old = new Map((await list(earlier, 100)).items.map(({ key, num }) => [key, num]));
-    return { title, items: items.map(({ key, num }) => ({ key, num, before: old.get(key) ?? null })) };
+    const old = await list(earlier, COMPARED_MAX);
+    // Top lists of the time before may have been deleted.
+    const isWhole = old.items.length >= old.total && (old.from ?? 0) <= earlier.from;
+    const counts = new Map(old.items.map(({ key, num }) => [key, num]));
+    const before = (key: string) => counts.get(key) ?? (isWhole ? 0 : null);
+    return { title, column, items: items.map(({ key, num }) => ({ key, num, before: before(key) })) };
   };
-  const top = (list: 'sources' | 'rules' | 'urls') => (range: typeof current, limit: number) =>
-    topAttacks(store, { ...range, list, limit });
+  const top =
+    (list: 'sources' | 'rules'): List =>
+    (range, limit) =>
+      topAttacks(store, { ...range, list, limit });
+  const paths: List = async (range, limit) => {
+    const { items, ...rest } = await topUrls(store, { ...range, limit });
+    return { ...rest, items: items.map(({ host, key, num }) => ({ key: `${host}${key}`, num })) };
+  };
   const incidents = identity.alerts
     .alertsOf(project.id)
     .flatMap((alert) =>
@@ -90,11 +110,11 @@ export async function createReport(
     attacks,
     blocked,
     rankings: [
-      await ranked('Categories', (range, limit) => topCategories(store, range, limit)),
-      await ranked('Hosts', (range, limit) => topHosts(store, range, limit)),
-      await ranked('Sources', top('sources')),
-      await ranked('Rules', top('rules')),
-      await ranked('Paths', top('urls')),
+      await ranked('Categories', 'Category', (range, limit) => topCategories(store, range, limit)),
+      await ranked('Hosts', 'Host', (range, limit) => topHosts(store, range, limit)),
+      await ranked('Sources', 'Source', top('sources')),
+      await ranked('Rules', 'Rule', top('rules')),
+      await ranked('Paths', 'Host and path', paths),
     ],
     incidents,
     silent: silentSources(await store.sources(project.id), to),
