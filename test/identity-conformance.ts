@@ -79,6 +79,7 @@ const administrationOf = (store: IdentityStore, audit: AuditTrail) =>
       now: () => NOW,
       passwords: createPasswords(),
       cipher: createSecretCipher(Buffer.alloc(32)),
+      alertCipher: createSecretCipher(Buffer.alloc(32)),
     },
     { user: 'admin', via: 'api' },
   );
@@ -381,7 +382,14 @@ export function identityConformance(
         write.put('user', { ...user('1'), roles: { d1: ['admin'] } });
       });
       const cipher = createSecretCipher(Buffer.alloc(32));
-      const dependencies = { store, audit, now: () => NOW, passwords: createPasswords(), cipher };
+      const dependencies = {
+        store,
+        audit,
+        now: () => NOW,
+        passwords: createPasswords(),
+        cipher,
+        alertCipher: cipher,
+      };
       const administration = new Administration(dependencies, { user: 'admin', via: 'api' });
       const before = store.get('user', 'u1');
       const changes = { password: 'password', enabled: false };

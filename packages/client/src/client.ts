@@ -106,6 +106,14 @@ export interface Client {
   tuning(query: TuningQuery): Promise<TuningReport>;
   /** Deletes the kept attacks that the filter selects. Counts stay. Needs the role `admin`. */
   deleteEvents(filter: EventFilter & CallOptions): Promise<DeletedEvents>;
+  /** The alerts of the project, by name. */
+  alerts(options?: CallOptions): Promise<List<Alert>>;
+  /** Adds an alert. Only this response has the secret of its signature. Needs the role `admin`. */
+  addAlert(alert: NewAlert, options?: CallOptions): Promise<Alert & { secret?: string }>;
+  /** Deletes an alert, by ID, and its incidents. Needs the role `admin`. */
+  deleteAlert(id: string, options?: CallOptions): Promise<void>;
+  /** The incidents of all alerts, newest first. */
+  incidents(query?: ListQuery): Promise<List<Incident>>;
   /**
    * Pushes log lines. Resolves when they are durable. Text, bytes, and a function that opens a stream are retried, and
    * count once because of the idempotency key. A stream itself can be read only once, so it is not retried.
@@ -572,6 +580,63 @@ export interface IngestResult {
   duplicate: boolean;
 }
 
+/** When an alert opens an incident; `report`: when it sends a report. Times are in seconds. */
+export type AlertRule =
+  | {
+      kind: 'threshold';
+      attacks: number;
+      within_s: number;
+      category?: AttackType;
+      host?: string;
+      not_blocked?: boolean;
+    }
+  | { kind: 'spike'; sensitivity?: number; category?: AttackType; host?: string }
+  | { kind: 'errors' | 'dropped'; percent: number; within_s: number }
+  | { kind: 'silent'; source: string; for_s: number }
+  | { kind: 'report'; at: string; timezone?: string };
+
+/** Messages go to a URL as JSON, or to a mail address. */
+export type NewAlert = { name: string; rule: AlertRule } & ({ webhook: string } | { mail: string });
+
+export interface Alert {
+  id: string;
+  name: string;
+  rule: AlertRule;
+  channel: 'webhook' | 'mail';
+  /** The mail address, or the origin of the webhook. */
+  target: string;
+  /** Milliseconds since the epoch. */
+  created: number;
+  /** Start of the open incident, null if there is none. */
+  open_since: number | null;
+}
+
+/** The time from open to close of an alert. Names and values come from logs: escape them before you display them. */
+export interface Incident {
+  id: string;
+  alert_id: string;
+  alert: string;
+  since: number;
+  /** Null: the incident is open. */
+  until: number | null;
+  attacks: number | null;
+  total: number | null;
+  usual: number | null;
+  percent: number | null;
+  host: string | null;
+  source: string | null;
+  category: string | null;
+  rule: string | null;
+  deliveries: {
+    event: 'open' | 'closed' | 'report';
+    status: 'waiting' | 'sending' | 'delivered' | 'failed';
+    attempts: number;
+    recorded: number;
+    at: number;
+    error?: string;
+  }[];
+}
+
 const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
@@ -766,6 +831,37 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     },
     deleteEvents: async (filter) =>
       send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
+    alerts: (options = {}) => get('/waf/alerts', ['total', 'items'], {}, options),
+    addAlert: (alert, options = {}) =>
+      requestJson<Alert & { secret?: string }>(
+        {
+          method: 'POST',
+          url: `${url}/v1/${project}/waf/alerts`,
+          headers: { Accept: 'application/json', 'Content-Type': 'application/json' },
+          body: JSON.stringify(alert),
+          isRepeatable: false,
+          timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+          signal: options.signal,
+        },
+        ['id', 'name'],
+      ),
+    async deleteAlert(id, options = {}) {
+      await call(
+        {
+          method: 'DELETE',
+          url: `${url}/v1/${project}/waf/alerts/${encodeURIComponent(id)}`,
+          headers: {},
+          isRepeatable: true,
+          timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+          signal: options.signal,
+        },
+        transport,
+      );
+    },
+    incidents: (query = {}) => {
+      const { offset, limit } = query;
+      return get('/waf/alerts/incidents', ['total', 'items'], { offset, limit }, query);
+    },
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;

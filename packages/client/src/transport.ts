@@ -88,7 +88,7 @@ export async function call(request: ApiRequest, transport: Transport): Promise<A
     const outgoingHeaders = { ...headers, ...authorization };
     const outcome = await send(fetch, { ...request, headers: outgoingHeaders }).catch(connectionErrorOnly);
     if (!(outcome instanceof ConnectionError)) {
-      if (outcome.status === 200) return outcome;
+      if (outcome.status === 200 || outcome.status === 204) return outcome;
       if (outcome.status === 401) authorizer.rejected?.(authorization);
       if (outcome.status === 401 && authorizer.rejected !== undefined && canRenew) {
         canRenew = false;

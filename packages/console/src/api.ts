@@ -153,6 +153,7 @@ export const AUDIT_KINDS = {
   key: 'Access keys',
   project: 'Projects',
   host: 'Hosts',
+  alert: 'Alerts',
   domain: 'Domains',
   service: 'Starts of the service',
   horizon: 'Retention horizon',

@@ -1,6 +1,7 @@
 /** Settings of the service. Every option is also an environment variable, so that one file can configure everything. */
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { mailAddress } from './alerts/rules.ts';
 import {
   duration,
   file,
@@ -71,6 +72,26 @@ const ATTACK_OPTIONS = grouped('Kept attacks:', {
     integer(0, EVENTS_MAX_LIMIT),
     { default: String(EVENTS_MAX_DEFAULT) },
   ),
+});
+
+/** How alerts and reports are sent. */
+export const ALERT_OPTIONS = grouped('Alerts:', {
+  alertAllowPrivate: setting(
+    '--alert-allow-private',
+    'allow webhooks on loopback, link-local and private addresses, and plain HTTP (only if all who may add alerts may reach these)',
+    flag,
+  ),
+  smtpUrl: setting(
+    '--smtp-url <url>',
+    'mail server for alerts and reports, like smtp://user@mail.example.com:587 (STARTTLS) or smtps://mail.example.com',
+    smtpServer,
+  ),
+  smtpPasswordFile: setting(
+    '--smtp-password-file <file>',
+    'file whose first line is the password of the user in --smtp-url (or set WAFSTAT_SMTP_PASSWORD)',
+    file,
+  ),
+  mailFrom: setting('--mail-from <address>', 'sender of mail, like wafstat@example.com', mailAddress),
 });
 
 /** Options of the listener and of requests. */
@@ -161,6 +182,7 @@ export const SERVER_OPTIONS = {
     integer(0, 300),
     { default: '0' },
   ),
+  ...ALERT_OPTIONS,
   ...TOP_LIST_OPTIONS,
   ...ATTACK_OPTIONS,
   ...grouped('Top lists:', {
@@ -330,7 +352,7 @@ export function serviceConflicts(
   if (values.store === 'lmdb' && source('data') === undefined) problems.push(DATA_REQUIRED);
   if (values.metricsHosts && values.metricsListen === undefined)
     problems.push('--metrics-hosts requires --metrics-listen');
-  problems.push(...samePorts(values));
+  problems.push(...samePorts(values), ...mailConflicts(values));
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -340,6 +362,18 @@ export function serviceConflicts(
     );
   }
   return problems;
+}
+
+function mailConflicts({
+  smtpUrl,
+  smtpPasswordFile,
+  mailFrom,
+}: Partial<Values<typeof ALERT_OPTIONS>>): string[] {
+  if (smtpUrl !== undefined && mailFrom === undefined) return ['--smtp-url requires --mail-from'];
+  if (smtpUrl === undefined && mailFrom !== undefined) return ['--mail-from requires --smtp-url'];
+  if (smtpUrl === undefined && smtpPasswordFile !== undefined)
+    return ['--smtp-password-file requires --smtp-url'];
+  return [];
 }
 
 function samePorts(values: Partial<Values<typeof SERVER_OPTIONS>>): string[] {
@@ -421,6 +455,26 @@ function address(value: string): ListenAddress {
   if (!match || !(port <= 65_535))
     throw new Error('must be a port on loopback, like 8080, or HOST:PORT, like 10.0.0.5:8080 or [::1]:8080');
   return { host: match[1] ?? match[2] ?? '127.0.0.1', port };
+}
+
+function smtpServer(value: string): { host: string; port: number; secure: boolean; user: string | null } {
+  const parsed = URL.canParse(value) ? new URL(value) : null;
+  if (
+    parsed === null ||
+    !/^smtps?:$/.test(parsed.protocol) ||
+    parsed.hostname === '' ||
+    /[?#]|:\/\/[^/]*\/./.test(value)
+  )
+    throw new Error('must be a URL like smtp://user@mail.example.com:587 or smtps://mail.example.com');
+  if (parsed.password)
+    throw new Error('must not contain a password, because `ps` shows it: use --smtp-password-file');
+  const secure = parsed.protocol === 'smtps:';
+  return {
+    host: parsed.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: parsed.port === '' ? (secure ? 465 : 587) : Number(parsed.port),
+    secure,
+    user: parsed.username === '' ? null : decodeURIComponent(parsed.username),
+  };
 }
 
 function proxies(value: string): string {

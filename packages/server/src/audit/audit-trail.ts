@@ -44,6 +44,8 @@ export const AUDIT_ACTIONS = [
   'key.add',
   'key.update',
   'key.delete',
+  'alert.add',
+  'alert.delete',
   'host.add',
   'host.rename',
   'host.delete',
@@ -66,7 +68,7 @@ export interface Actor {
 }
 
 export interface AuditObject {
-  type: 'installation' | 'service' | 'statistics' | 'domain' | 'project' | 'user' | 'key' | 'host';
+  type: 'installation' | 'service' | 'statistics' | 'domain' | 'project' | 'user' | 'key' | 'host' | 'alert';
   id?: string;
   name?: string;
 }

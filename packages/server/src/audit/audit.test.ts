@@ -227,6 +227,13 @@ describe('administration', () => {
     await administration.changeKey(key.access, { status: 'inactive' });
     await administration.removeKey(key.access);
     await administration.removeUser(alice.id);
+    const { secret = '' } = await administration.addAlert(project.id, {
+      name: 'flood',
+      rule: { kind: 'spike', sensitivity: 3.5 },
+      channel: { webhook: 'https://hooks.example.com/secret-3' },
+    });
+    secrets.push(secret, 'secret-3');
+    await administration.removeAlert(project.id, 'flood');
     const hosts = hostAdministration(
       memoryStore(() => clock.now),
       identity,
@@ -244,7 +251,7 @@ describe('administration', () => {
     });
     for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
     const actions = rest.map(({ action }) => action);
-    expect(actions).toHaveLength(21);
+    expect(actions).toHaveLength(23);
     const otherActions = [
       'installation.create',
       'service.start',
@@ -264,7 +271,7 @@ describe('administration', () => {
     });
     const text = readFileSync(join(directory, 'audit.log'), 'utf8');
     for (const secret of secrets) expect(text).not.toContain(secret);
-    expect(text).not.toMatch(/password_hash|argon2|sealed_secret|token_epoch/);
+    expect(text).not.toMatch(/password_hash|argon2|sealed|token_epoch/);
   });
 
   test('records refused changes with the reason', async () => {

@@ -24,11 +24,14 @@ const BATCH_S = DAY_S / 2;
 /** How many ports to try from the default port on. */
 const PORTS_MAX = 20;
 
-const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTIONS;
+const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region, alertAllowPrivate } = SERVER_OPTIONS;
 
 export const demoCommand = command({
   examples: ['wafstat demo --data ./demo-data'],
-  options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
+  options: {
+    data: required(DIRECTORY),
+    ...{ listen, tlsCert, tlsKey, insecureHttp, publicUrl, region, alertAllowPrivate },
+  },
   async run({ data, ...values }, _operands, io, source, given) {
     const isNew = !isInitialised(data);
     if (!isNew) await checkIsFree(data);

@@ -145,7 +145,17 @@ export async function copyIdentity(
       { fingerprint: masterKeyFingerprint(used), key: ownKey ? null : used.toString('base64') },
     ] as const;
   });
-  const counts = { domain: 0, project: 0, user: 0, key: 0, revoked: 0, login: 0 };
+  const counts = {
+    domain: 0,
+    project: 0,
+    user: 0,
+    key: 0,
+    revoked: 0,
+    login: 0,
+    alert: 0,
+    incident: 0,
+    lease: 0,
+  };
   for (const { kind } of records) counts[kind]++;
   const after = { copied_from: directory, records: counts };
   const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });

@@ -64,6 +64,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'project <command>': 'manage projects: each has its own hosts, log sources and statistics',
     'user <command>': 'manage users and their roles',
     'key <command>': 'manage access keys, which sign API requests',
+    'alert <command>': 'manage alerts: when to send a message, and where',
+    report: 'write a report on a project as one page of HTML: totals, chart, top lists and incidents',
     audit: 'print the audit trail: who changed what, when, and from where',
   },
   'Maintenance commands:': {
@@ -115,6 +117,8 @@ const LOADERS: Readonly<Record<string, Load>> = {
   project: async () => (await import('./identity.ts')).projectCommands,
   user: async () => (await import('./identity.ts')).userCommands,
   key: async () => (await import('./identity.ts')).keyCommands,
+  alert: async () => (await import('./alert.ts')).alertCommands,
+  report: async () => (await import('./alert.ts')).reportCommand,
   audit: async () => (await import('./audit.ts')).auditCommand,
   verify: async () => (await import('./maintenance.ts')).verifyCommand,
   repair: async () => (await import('./maintenance.ts')).repairCommand,

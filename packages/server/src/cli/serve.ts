@@ -23,6 +23,7 @@ import type { ProjectLabels } from '../metrics/store-metrics.ts';
 import { afterRunning } from '../running-time.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
+import { alertSettings } from './alert-settings.ts';
 import { command, type Io, printLine, UserError, VERSION } from './command.ts';
 import { localActor } from './data-directory.ts';
 import { initialise, printInitialised } from './init.ts';
@@ -238,6 +239,19 @@ async function serve(
   return 0;
 }
 
+/** Null with Keystone: alerts are records of the local identity. */
+async function serveAlerts(
+  { identity, store }: Served,
+  values: ServerValues,
+  log: FastifyBaseLogger,
+  io: Io,
+) {
+  if (identity.kind === 'remote') return null;
+  // Loaded on demand, like the application.
+  const { startAlerts } = await import('../alerts/alerts.ts');
+  return startAlerts({ store, identity, settings: alertSettings(values, io), now: io.now, log });
+}
+
 /**
  * Logs when the data directory cannot be written any more, for example because a file of it was replaced, and when it can
  * again: without requests, nothing else would notice. Costs a few `stat` calls each time.
@@ -331,6 +345,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     rateLimit: values.rateLimit,
     basicReads: values.basicReads === 'on',
     eventsRole: values.eventsRole,
+    alertAllowPrivate: values.alertAllowPrivate ?? false,
     corsOrigins: values.corsOrigin,
     limits: {
       retentionMs: values.retention,
@@ -369,6 +384,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     health?.close();
     throw error;
   });
+  const alerts = await serveAlerts(served, values, app.log, io);
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   const stopWatching = geo?.watch(app.log);
   return {
@@ -380,7 +396,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
       stopWatching?.();
       await drain(app, values.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
       const deadline = afterRunning(STOP_MS_MAX, () => app.server.closeAllConnections());
-      await app.close();
+      await Promise.all([app.close(), alerts?.stop()]);
       deadline.stop();
       // Last, so that probes see a service that is shutting down, not a missing one.
       for (const other of [health, metricsServer]) {

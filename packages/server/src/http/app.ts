@@ -24,6 +24,7 @@ import type { LogStream } from '../log-stream.ts';
 import { serveInTurn } from '../pipelining.ts';
 import { printable } from '../printable.ts';
 import type { Store } from '../store/store.ts';
+import { alertRoutes, vendorAlertRoute } from './alert-routes.ts';
 import { createGuard } from './auth/guard.ts';
 import {
   CONNECTIONS_MAX,
@@ -78,6 +79,8 @@ interface AppOptions {
   basicReads?: boolean | undefined;
   /** Who may read events. Default: users with the role `reader`. */
   eventsRole?: StatisticsOptions['eventsRole'];
+  /** Whether webhooks of alerts may be on private addresses. Default: false. */
+  alertAllowPrivate?: boolean | undefined;
   /** Origins of web pages that may call the API. */
   corsOrigins?: readonly string[] | undefined;
   /** The most connections that this process accepts. */
@@ -246,7 +249,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { publicUrl } = catalog;
   const { geo } = options.limits;
   const statistics = statisticsRoutes(store, now, admission, { cacheBytes, eventsRole, publicUrl, geo });
-  mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store)]));
+  const vendorAlerts = vendorAlertRoute((project) =>
+    identity.kind === 'local' ? identity.administration.alertsOf(project) : [],
+  );
+  mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store), vendorAlerts]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -270,6 +276,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
             ...hostChangeRoutes(store, identity),
             ...eventChangeRoutes(store, identity),
             ...auditRoutes(identity, catalog),
+            ...alertRoutes(identity, options.alertAllowPrivate ?? false),
           ]),
           ...consoleRoutes(identity, store, admission, now, options),
         ]
@@ -407,6 +414,7 @@ const OPENAPI: SwaggerOptions = {
       { name: 'statistics', description: 'Queries for requests and attacks over time.' },
       { name: 'events', description: 'Kept attacks.' },
       { name: 'inventory', description: 'Lists of the hosts and log sources of a project.' },
+      { name: 'alerts', description: 'Alerts and their incidents.' },
       { name: 'ingest', description: 'Pushes of log lines.' },
       { name: 'identity', description: 'Tokens and access keys, compatible with Keystone v3.' },
       { name: 'service', description: 'Health checks of the process.' },

@@ -15,6 +15,8 @@ import type { IdentityStore, IdentityWriter, NamedKind } from './identity-store.
 import {
   type AccessKey,
   type AccessKeyInfo,
+  type Alert,
+  type AlertRule,
   administersDomain,
   type Domain,
   type Project,
@@ -34,12 +36,21 @@ const NAME_LENGTH_MAX = 64;
 /** The interface specification's limit. */
 export const KEYS_PER_USER_MAX = 2;
 const DESCRIPTION_LENGTH_MAX = 255;
+/** One process evaluates all of them every ten seconds. */
+const ALERTS_MAX = 1_000;
+const ALERTS_PER_PROJECT_MAX = 100;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
 export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   password: string;
   enabled?: boolean;
 };
+
+export interface NewAlert {
+  name: string;
+  rule: AlertRule;
+  channel: { webhook: string } | { mail: string };
+}
 
 interface UserChanges {
   password?: string | undefined;
@@ -68,6 +79,8 @@ export type AdministrationView = Pick<
   | 'projectsWithRoles'
   | 'users'
   | 'user'
+  | 'alertsOf'
+  | 'alertNamed'
 >;
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
@@ -85,6 +98,7 @@ interface Dependencies {
   store: IdentityStore;
   passwords: Passwords;
   cipher: SecretCipher;
+  alertCipher: SecretCipher;
   audit: AuditTrail;
   now: () => number;
 }
@@ -274,6 +288,7 @@ export class Administration {
       const project = describe(entry, this.project(id));
       this.#checkProjects(project, confirmation);
       this.#removeRoles(write, id);
+      for (const alert of this.#store.alertsOf(id)) write.removeAlert(alert);
       write.remove('project', project);
       entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
@@ -340,6 +355,52 @@ export class Administration {
   async removeKey(access: string): Promise<void> {
     await this.#change('key.delete', { type: 'key', id: access }, (write, entry) => {
       write.removeKey(this.#changedKey(entry, access));
+    });
+  }
+
+  /** `secret` signs the messages of a webhook; no other method returns it. */
+  async addAlert(
+    projectId: string,
+    { name, rule, channel }: NewAlert,
+  ): Promise<{ alert: Alert; secret?: string }> {
+    return this.#change('alert.add', { type: 'alert', name }, (write, entry) => {
+      checkName('alert', name);
+      const { domain_id } = this.project(projectId);
+      const others = this.#store.alertsOf(projectId);
+      if (others.some((other) => other.name === name))
+        throw new IdentityError(
+          `the project already has an alert '${name}': delete it, or choose another name`,
+        );
+      checkAlertLimit(others.length, ALERTS_PER_PROJECT_MAX, 'the project');
+      checkAlertLimit(this.#store.alerts().length, ALERTS_MAX, 'the installation');
+      const common = { id: newId(), project_id: projectId, name, rule, created: this.#dependencies.now() };
+      const { secret } = generateKeyPair();
+      const alert: Alert =
+        'mail' in channel
+          ? { ...common, channel: 'mail', target: channel.mail }
+          : {
+              ...common,
+              channel: 'webhook',
+              target: `${new URL(channel.webhook).origin}/***`,
+              sealed: this.#dependencies.alertCipher.encrypt(
+                common.id,
+                JSON.stringify({ url: channel.webhook, secret }),
+              ),
+            };
+      write.putAlert(alert);
+      describe(entry, alert, domain_id);
+      entry.after = { project_id: projectId, rule, channel: alert.channel, target: alert.target };
+      return 'mail' in channel ? { alert } : { alert, secret };
+    });
+  }
+
+  /** Also deletes its incidents. */
+  async removeAlert(projectId: string, idOrName: string): Promise<void> {
+    await this.#change('alert.delete', { type: 'alert', name: idOrName }, (write, entry) => {
+      const alert = describe(entry, this.alertNamed(projectId, idOrName), this.project(projectId).domain_id);
+      const { project_id, rule, channel, target } = alert;
+      write.removeAlert(alert);
+      entry.before = { project_id, rule, channel, target };
     });
   }
 
@@ -426,6 +487,17 @@ export class Administration {
     if (confirm === name) return;
     const how = this.#actor.via === 'command line' ? 'use --force' : `repeat the call with confirm=${name}`;
     throw new IdentityError(`${consequence}: to do it anyway, ${how}`);
+  }
+
+  alertsOf(projectId: string): Alert[] {
+    return byName(this.#store.alertsOf(projectId));
+  }
+
+  alertNamed(projectId: string, idOrName: string): Alert {
+    const found = this.#store
+      .alertsOf(projectId)
+      .find(({ id, name }) => id === idOrName || name === idOrName);
+    return known('alert', idOrName, found);
   }
 
   key(access: string): AccessKeyInfo {
@@ -581,6 +653,13 @@ function checkDescription(text: string): void {
   throw new IdentityError(
     `the description must have 0 to ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
   );
+}
+
+function checkAlertLimit(count: number, max: number, whose: string): void {
+  if (count >= max)
+    throw new IdentityError(
+      `${whose} already has ${max} alerts, the maximum, because all are evaluated every 10 s: delete one first`,
+    );
 }
 
 function known<T>(what: string, id: string, found: T | undefined): T {

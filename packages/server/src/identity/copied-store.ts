@@ -43,6 +43,9 @@ export function createIdentityStore(
     list: (kind) => current().list(kind),
     projectsIn: (domainId) => current().projectsIn(domainId),
     keysOf: (userId) => current().keysOf(userId),
+    alerts: () => current().list('alert'),
+    alertsOf: (projectId) => current().alertsOf(projectId),
+    incidentsOf: (alertId) => current().incidentsOf(alertId),
     records: () => current().records(),
     changes: () => current().version,
     confirm: backend.confirm,
@@ -92,6 +95,14 @@ function createWriter(
     },
     putKey: (key) => set({ kind: 'key', id: key.access, value: key }),
     removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
+    putAlert: (alert) => set({ kind: 'alert', id: alert.id, value: alert }),
+    removeAlert({ id }) {
+      set({ kind: 'alert', id, value: null });
+      for (const incident of copy.incidentsOf(id)) set({ kind: 'incident', id: incident.id, value: null });
+    },
+    putIncident: (incident) => set({ kind: 'incident', id: incident.id, value: incident }),
+    removeIncident: ({ id }) => set({ kind: 'incident', id, value: null }),
+    putLease: (name, lease) => set({ kind: 'lease', id: name, value: lease }),
     revoke(token, now) {
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
       // A token has expired only if both clocks agree.

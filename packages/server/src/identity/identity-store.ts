@@ -1,6 +1,6 @@
 /** The contract of identity stores. */
 import type { AuditEntry } from '../audit/audit-trail.ts';
-import type { AccessKey, Domain, Project, User } from './records.ts';
+import type { AccessKey, Alert, Domain, Incident, Lease, Project, User } from './records.ts';
 
 /** Named records, by kind. Names of domains are unique; names of projects and users are unique in their domain. */
 export interface NamedRecords {
@@ -17,7 +17,14 @@ export interface Records extends NamedRecords {
   revoked: number;
   /** The time of the last login, by the ID of the user and the hash of the network, with a space between them. */
   login: number;
+  alert: Alert;
+  incident: Incident;
+  /** The ID is the name of the work that one process does for all. */
+  lease: Lease;
 }
+
+/** Incidents and leases change often, and no permission depends on them: they do not count in `changes`. */
+export const UNCOUNTED_KINDS: readonly (keyof Records)[] = ['login', 'incident', 'lease'];
 
 export type IdentityRecord = {
   [K in keyof Records]: { kind: K; id: string; value: Records[K] };
@@ -37,6 +44,10 @@ export interface IdentityStore {
   list<K extends NamedKind>(kind: K): NamedRecords[K][];
   projectsIn(domainId: string): Project[];
   keysOf(userId: string): AccessKey[];
+  alerts(): Alert[];
+  alertsOf(projectId: string): Alert[];
+  /** In no particular order. */
+  incidentsOf(alertId: string): Incident[];
   /** All records, to copy the store. */
   records(): Iterable<IdentityRecord>;
 
@@ -50,7 +61,7 @@ export interface IdentityStore {
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
-  /** A number that every change, by any process, makes different from all earlier ones. */
+  /** A number that every change of a kind that counts, by any process, makes different from all earlier ones. */
   changes(): number;
 
   /**
@@ -81,6 +92,12 @@ export interface IdentityWriter {
   remove<K extends NamedKind>(kind: K, record: NamedRecords[K]): void;
   putKey(key: AccessKey): void;
   removeKey(key: AccessKey): void;
+  putAlert(alert: Alert): void;
+  /** Also deletes its incidents. */
+  removeAlert(alert: Alert): void;
+  putIncident(incident: Incident): void;
+  removeIncident(incident: Incident): void;
+  putLease(name: string, lease: Lease): void;
   /**
    * Stores the token as revoked, and deletes old entries of expired tokens. `now` alone does not prove that a token has
    * expired: a clock that is ahead for a while must not make revoked tokens valid again.

@@ -10,7 +10,7 @@ import { createKnownNetworks } from './known-networks.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
-import type { Domain, Project, User } from './records.ts';
+import type { Alert, Domain, Project, User } from './records.ts';
 import { createPasswords, createSecretCipher, deriveKey, masterKeyFingerprint } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
@@ -19,6 +19,7 @@ export interface Identity {
   authenticator: LocalAuthenticator;
   administration: Administration;
   lookup: IdentityLookup;
+  alerts: AlertStore;
   audit: AuditTrail;
   /** The actor on whose behalf `administration` acts. */
   actor: Actor;
@@ -31,6 +32,12 @@ export interface Identity {
 export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
   administration: AdministrationView;
 };
+
+/** What the evaluation of alerts needs: their records, and the secrets of webhooks. */
+export interface AlertStore
+  extends Pick<IdentityStore, 'get' | 'alerts' | 'alertsOf' | 'incidentsOf' | 'change' | 'refresh'> {
+  secretsOf(alert: Alert): { url: string; secret: string };
+}
 
 /** Single records by ID; undefined if there is none. */
 interface IdentityLookup {
@@ -98,6 +105,7 @@ export async function createIdentity(
   }
   const passwords = createPasswords();
   const cipher = createSecretCipher(deriveKey(masterKey, 'access keys'));
+  const alertCipher = createSecretCipher(deriveKey(masterKey, 'alerts'));
   const knownNetworks = createKnownNetworks(store, deriveKey(masterKey, 'known logins'), now);
   return {
     kind: 'local',
@@ -112,11 +120,15 @@ export async function createIdentity(
       recordRefusal: recordLoginRefusals(audit, now),
       now,
     }),
-    administration: new Administration({ store, passwords, cipher, audit, now }, actor),
+    administration: new Administration({ store, passwords, cipher, alertCipher, audit, now }, actor),
     lookup: {
       user: (id) => store.get('user', id),
       project: (id) => store.get('project', id),
       domain: (id) => store.get('domain', id),
+    },
+    alerts: {
+      ...store,
+      secretsOf: ({ id, sealed = '' }) => JSON.parse(alertCipher.decrypt(id, sealed)),
     },
     audit,
     actor,

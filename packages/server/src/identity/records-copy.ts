@@ -2,8 +2,14 @@
  * All records of an identity store in memory, with their indexes. Each process has a copy, which follows the records in LMDB
  * or PostgreSQL: every change has a number, and a copy with the last number is complete.
  */
-import type { IdentityRecord, NamedKind, NamedRecords, Records } from './identity-store.ts';
-import type { AccessKey, Project } from './records.ts';
+import {
+  type IdentityRecord,
+  type NamedKind,
+  type NamedRecords,
+  type Records,
+  UNCOUNTED_KINDS,
+} from './identity-store.ts';
+import type { AccessKey, Alert, Incident, Project } from './records.ts';
 
 type Tables = { readonly [K in keyof Records]: Map<string, Records[K]> };
 
@@ -25,7 +31,7 @@ export interface Update {
 export class RecordsCopy {
   /** The number of the last change in the copy. */
   number = -1;
-  /** Grows when records other than known logins change. */
+  /** Grows when records change, except those of UNCOUNTED_KINDS. */
   version = 0;
   readonly #tables: Tables = {
     domain: new Map(),
@@ -34,11 +40,14 @@ export class RecordsCopy {
     key: new Map(),
     revoked: new Map(),
     login: new Map(),
+    alert: new Map(),
+    incident: new Map(),
+    lease: new Map(),
   };
   readonly #idsByName = new Map<string, string>();
   /** No revoked token expires earlier. */
   #earliestExpiry = Number.POSITIVE_INFINITY;
-  /** The IDs of the keys and known logins of a user, and of the projects of a domain. */
+  /** The IDs of the keys and known logins of a user, the projects of a domain, the alerts of a project, and their incidents. */
   readonly #idsByOwner = new Map<string, Set<string>>();
 
   get<K extends keyof Records>(kind: K, id: string): Records[K] | undefined {
@@ -67,6 +76,14 @@ export class RecordsCopy {
     return this.#idsOf('key', userId)
       .sort()
       .flatMap((access) => this.get('key', access) ?? []);
+  }
+
+  alertsOf(projectId: string): Alert[] {
+    return this.#idsOf('alert', projectId).flatMap((id) => this.get('alert', id) ?? []);
+  }
+
+  incidentsOf(alertId: string): Incident[] {
+    return this.#idsOf('incident', alertId).flatMap((id) => this.get('incident', id) ?? []);
   }
 
   /** The user's known logins, the latest first. */
@@ -103,7 +120,7 @@ export class RecordsCopy {
       for (const map of [...Object.values(this.#tables), this.#idsByName, this.#idsByOwner]) map.clear();
     for (const change of changes) this.#set(change);
     this.number = to;
-    if (isWhole || changes.some(({ kind }) => kind !== 'login')) this.version++;
+    if (isWhole || changes.some(({ kind }) => !UNCOUNTED_KINDS.includes(kind))) this.version++;
   }
 
   /** Runs the action on the copy, then undoes it: others must not see uncommitted changes. */
@@ -141,6 +158,9 @@ export class RecordsCopy {
     const { kind, id } = record;
     if (kind === 'key') this.#indexOwner(kind, record.value.user_id, id, add);
     else if (kind === 'login') this.#indexOwner(kind, id.slice(0, id.indexOf(' ')), id, add);
+    else if (kind === 'alert') this.#indexOwner(kind, record.value.project_id, id, add);
+    else if (kind === 'incident') this.#indexOwner(kind, record.value.alert_id, id, add);
+    else if (kind === 'lease') return;
     else if (kind === 'revoked') this.#earliestExpiry = Math.min(this.#earliestExpiry, record.value);
     else {
       const domainId = 'domain_id' in record.value ? record.value.domain_id : '';

@@ -47,6 +47,75 @@ export interface AccessKey {
   sealed_secret: string;
 }
 
+/** When an alert opens an incident. `report`: no incident, but a report each week. */
+export type AlertRule =
+  | {
+      kind: 'threshold';
+      attacks: number;
+      within_s: number;
+      category?: string;
+      host?: string;
+      /** Only attacks that the log does not report as blocked. */
+      not_blocked?: true;
+    }
+  | { kind: 'spike'; sensitivity: number; category?: string; host?: string }
+  | { kind: 'errors' | 'dropped'; percent: number; within_s: number }
+  | { kind: 'silent'; source: string; for_s: number }
+  /** `minute` of the local week, which begins on Monday. */
+  | { kind: 'report'; minute: number; timezone: string };
+
+export interface Alert {
+  id: string;
+  project_id: string;
+  name: string;
+  rule: AlertRule;
+  channel: 'webhook' | 'mail';
+  /** What everyone may see: the mail address, or the origin of the webhook, whose path is often a secret. */
+  target: string;
+  /** The URL of the webhook and the secret of its signature, encrypted. */
+  sealed?: string;
+  created: number;
+}
+
+/** The time from open to close of one alert. A report is an incident that is closed from the start. */
+export interface Incident {
+  id: string;
+  alert_id: string;
+  since: number;
+  until: number | null;
+  /** Attacks in the window when it opened. */
+  attacks: number | null;
+  /** Attacks from open to close, once it is closed. */
+  total: number | null;
+  usual: number | null;
+  percent: number | null;
+  host: string | null;
+  source: string | null;
+  category: string | null;
+  rule: string | null;
+  /** First that of `open`, then that of `closed`. */
+  deliveries: Delivery[];
+}
+
+/** Recorded before it is sent. Its outcome is unknown while it is `sending`. */
+export interface Delivery {
+  event: 'open' | 'closed' | 'report';
+  status: 'waiting' | 'sending' | 'delivered' | 'failed';
+  attempts: number;
+  /** When it was recorded: retries end a day later. */
+  recorded: number;
+  /** When to send it next, or when it ended. */
+  at: number;
+  /** Why the last attempt failed. */
+  error?: string;
+}
+
+/** The process that evaluates the alerts of the installation. */
+export interface Lease {
+  owner: string;
+  until: number;
+}
+
 /** An access key without its secret. */
 export type AccessKeyInfo = Omit<AccessKey, 'sealed_secret'>;
 

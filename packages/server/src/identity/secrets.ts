@@ -39,7 +39,7 @@ export function createMasterKey(path: string): void {
 /** One key per purpose, so that a leak of one does not affect the others. */
 export function deriveKey(
   masterKey: Buffer,
-  purpose: 'tokens' | 'sessions' | 'access keys' | 'known logins' | 'devices' | 'mark',
+  purpose: 'tokens' | 'sessions' | 'access keys' | 'known logins' | 'devices' | 'alerts' | 'mark',
 ): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, '', `wafstat ${purpose}`, KEY_BYTES));
 }

@@ -166,7 +166,6 @@ export const NOT_KEPT = {
   'GET /v1/:project_id/waf/security-report/history-periods': 'reports',
   'GET /v1/:project_id/waf/security-report/sending-records': 'reports',
   'GET /v1/:project_id/waf/security-reports/:report_id': 'reports',
-  'GET /v2/:project_id/waf/alerts': 'alert rules',
 };
 
 /** A 404 like that of any unknown path, but with the reason. */

@@ -1,0 +1,264 @@
+/** Decides from the counts of the store whether an alert is open. Pure but for its reads: the clock is a parameter. */
+import { CATEGORIES, DROP_FIXES } from '../event.ts';
+import type { AlertRule } from '../identity/records.ts';
+import { BASELINE_POINTS, COUNT_MIN, findBursts, History, POINT_MS } from '../statistics/bursts.ts';
+import { DAY_MS } from '../statistics/grid.ts';
+import { topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
+import type { Host, Source, Store } from '../store/store.ts';
+import { type Facts, NO_FACTS } from './incidents.ts';
+
+export type CountedRule = Extract<AlertRule, { kind: 'threshold' | 'spike' }>;
+type ShareRule = Extract<AlertRule, { percent: number }>;
+type ThresholdRule = Extract<AlertRule, { kind: 'threshold' }>;
+
+/** `facts` is called when an incident opens. */
+export interface Verdict {
+  isOpen: boolean;
+  facts(): Promise<Facts>;
+}
+
+/** A smaller share of fewer lines is chance. */
+const LINES_MIN = 20;
+const USUAL_DAYS = 7;
+/** A burst that began earlier, and has not closed, is still one. */
+const BURST_POINTS_MAX = DAY_MS / POINT_MS;
+/** One sample of the counters of log sources a minute is enough for windows of whole minutes. */
+const SAMPLE_MS = 60_000;
+
+/** The counters of a project at a time. */
+interface Sample {
+  time: number;
+  lines: number;
+  dropped: number;
+}
+
+/** Reads hosts and sources of a project once per evaluation. */
+export class Evaluation {
+  readonly store: Store;
+  readonly now: number;
+  readonly #samples: Samples;
+  readonly #hosts = new Map<string, Promise<Host[]>>();
+  readonly #sources = new Map<string, Promise<Source[]>>();
+
+  constructor(store: Store, now: number, samples: Samples) {
+    this.store = store;
+    this.now = now;
+    this.#samples = samples;
+  }
+
+  hosts(project: string): Promise<Host[]> {
+    return memo(this.#hosts, project, () => this.store.hosts(project));
+  }
+
+  sources(project: string): Promise<Source[]> {
+    return memo(this.#sources, project, () => this.store.sources(project));
+  }
+
+  /** `isOpen`: whether the alert has an open incident. */
+  async verdict(project: string, rule: AlertRule, isOpen: boolean): Promise<Verdict> {
+    switch (rule.kind) {
+      case 'threshold':
+        return this.#threshold(project, rule, isOpen);
+      case 'spike':
+        return this.#spike(project, rule, isOpen);
+      case 'silent':
+        return this.#silent(project, rule, isOpen);
+      case 'dropped':
+        return this.#dropped(project, rule, isOpen);
+      default:
+        return { isOpen: false, facts: async () => ({ ...NO_FACTS, since: this.now }) };
+    }
+  }
+
+  async #threshold(project: string, rule: ThresholdRule, isOpen: boolean): Promise<Verdict> {
+    const { now } = this;
+    const windowMs = 1_000 * rule.within_s;
+    const { attacks } = await this.count(project, rule, [now - 2 * windowMs, now - windowMs, now]);
+    const [previous = 0, current = 0] = attacks;
+    return {
+      isOpen: thresholdIsOpen(rule, isOpen, current, previous),
+      facts: async () => ({
+        ...(await this.#topValues(project, rule, now - windowMs)),
+        since: now,
+        attacks: current,
+        usual: await this.#usual(project, rule, windowMs),
+      }),
+    };
+  }
+
+  async #spike(project: string, rule: CountedRule & { kind: 'spike' }, isOpen: boolean): Promise<Verdict> {
+    const { now } = this;
+    const start = (Math.floor(now / POINT_MS) - BURST_POINTS_MAX - BASELINE_POINTS) * POINT_MS;
+    const edges = pointEdges(start, now);
+    const none: Verdict = { isOpen: false, facts: async () => ({ ...NO_FACTS, since: now }) };
+    if (!isOpen) {
+      // Most of the time, two points tell that there is no burst.
+      const { attacks } = await this.count(project, rule, edges.slice(-3));
+      if (attacks.every((count) => count <= COUNT_MIN)) return none;
+    }
+    const { attacks: counts, requests } = await this.count(project, rule, edges);
+    const lastShare = (now - (edges.at(-2) ?? 0)) / POINT_MS;
+    const series = { counts, historyStart: historyStart(counts, requests), lastShare };
+    const burst = findBursts({ ...series, sensitivity: rule.sensitivity }, BASELINE_POINTS).at(-1);
+    if (burst === undefined || !burst.isOpen) return none;
+    const since = edges[burst.first] ?? now;
+    return {
+      isOpen: true,
+      facts: async () => ({
+        ...(await this.#topValues(project, rule, since)),
+        since,
+        attacks: Math.max(...counts.subarray(burst.first, burst.end)),
+        usual: Math.round(new History(series).baselineAt(burst.first)?.mean ?? 0),
+      }),
+    };
+  }
+
+  async #silent(project: string, rule: AlertRule & { kind: 'silent' }, isOpen: boolean): Promise<Verdict> {
+    const source = (await this.sources(project)).find(({ name }) => name === rule.source);
+    const { first_seen = null, last_seen = null } = source ?? {};
+    const forMs = 1_000 * rule.for_s;
+    if (first_seen === null || last_seen === null)
+      return { isOpen: false, facts: async () => ({ ...NO_FACTS, since: this.now }) };
+    // A source that has just sent its first lines does not usually send.
+    const isUsual = isOpen || last_seen - first_seen >= forMs;
+    return {
+      isOpen: isUsual && this.now - last_seen >= forMs,
+      facts: async () => ({ ...NO_FACTS, since: last_seen, source: rule.source }),
+    };
+  }
+
+  async #dropped(project: string, rule: ShareRule, isOpen: boolean): Promise<Verdict> {
+    const current = totalsOf(await this.sources(project), this.now);
+    const before = this.#samples.before(project, current, 1_000 * rule.within_s);
+    const lines = current.lines - before.lines;
+    const percent = lines < LINES_MIN ? 0 : (100 * (current.dropped - before.dropped)) / lines;
+    return {
+      isOpen: shareIsOpen(rule, isOpen, percent),
+      facts: async () => ({ ...NO_FACTS, since: this.now, percent: Math.round(percent) }),
+    };
+  }
+
+  /** Attacks that a rule counts between neighbouring edges, and all requests. */
+  async count(project: string, rule: CountedRule, edges: readonly number[]) {
+    const hosts = await this.#hostIds(project, rule);
+    return countAttacks(this.store, { project, hosts, edges }, rule);
+  }
+
+  /** Undefined: all. */
+  async #hostIds(project: string, { host }: CountedRule): Promise<string[] | undefined> {
+    if (host === undefined) return undefined;
+    return (await this.hosts(project)).filter(({ hostname }) => hostname === host).map(({ id }) => id);
+  }
+
+  /** The mean of the same window on the last days. Null without history. */
+  async #usual(project: string, rule: ThresholdRule, windowMs: number): Promise<number | null> {
+    const edges = Array.from({ length: USUAL_DAYS }, (_, i) => this.now - (USUAL_DAYS - i) * DAY_MS);
+    const windows = windowMs < DAY_MS ? edges.flatMap((end) => [end - windowMs, end]) : edges;
+    const { attacks } = await this.count(project, rule, windows);
+    const counts = Array.from(attacks).filter((_, i) => windowMs === DAY_MS || i % 2 === 0);
+    const sum = counts.reduce((total, count) => total + count, 0);
+    return sum === 0 ? null : Math.round(sum / counts.length);
+  }
+
+  /** The most frequent host, category, source and rule since a time. Sources and rules are those of whole hours. */
+  async #topValues(project: string, rule: CountedRule, from: number): Promise<Omit<Facts, 'since'>> {
+    const hosts = await this.#hostIds(project, rule);
+    const range = { project, hosts, from, to: this.now };
+    const categories =
+      rule.category === undefined ? undefined : CATEGORIES.filter((name) => name === rule.category);
+    const top = (list: 'sources' | 'rules') =>
+      topAttacks(this.store, { ...range, list, limit: 1, categories }).then(
+        ({ items }) => items[0]?.key ?? null,
+        // An hour with too much data still opens an incident.
+        () => null,
+      );
+    return {
+      ...NO_FACTS,
+      host: rule.host ?? (await topHosts(this.store, range, 1)).items[0]?.key ?? null,
+      category: rule.category ?? (await topCategories(this.store, range, 1)).items[0]?.key ?? null,
+      source: await top('sources'),
+      rule: await top('rules'),
+    };
+  }
+}
+
+/** Opens when the count reaches the threshold; closes after two windows with less than half of it. */
+export function thresholdIsOpen(
+  { attacks }: Pick<ThresholdRule, 'attacks'>,
+  isOpen: boolean,
+  current: number,
+  previous: number,
+): boolean {
+  return current >= attacks || (isOpen && (2 * current >= attacks || 2 * previous >= attacks));
+}
+
+function shareIsOpen(rule: ShareRule, isOpen: boolean, percent: number): boolean {
+  return percent >= (isOpen ? rule.percent / 2 : rule.percent);
+}
+
+/** The edges of 5-minute points, of which the last may be shorter. */
+export function pointEdges(from: number, to: number): number[] {
+  const edges: number[] = [];
+  for (let edge = Math.max(0, from); edge < to; edge += POINT_MS) edges.push(edge);
+  return [...edges, to];
+}
+
+/** The first point with data. */
+export function historyStart(attacks: Float64Array, requests: Float64Array): number {
+  const first = attacks.findIndex((count, i) => count > 0 || (requests[i] ?? 0) > 0);
+  return first === -1 ? attacks.length : first;
+}
+
+export async function countAttacks(
+  store: Store,
+  selection: { project: string; hosts: string[] | undefined; edges: readonly number[] },
+  rule: CountedRule,
+): Promise<{ requests: Float64Array; attacks: Float64Array }> {
+  const isNotBlocked = 'not_blocked' in rule;
+  if (rule.category === undefined && !isNotBlocked) {
+    const [requests, attacks] = await store.count({ ...selection, rows: 'timeline' });
+    return { requests, attacks };
+  }
+  const [requests, ...rows] = await store.count({ ...selection, rows: 'everything' });
+  const attacks = new Float64Array(requests.length);
+  for (const [number, name] of CATEGORIES.entries()) {
+    if (rule.category !== undefined && rule.category !== name) continue;
+    const [all, blocked] = [rows[number], isNotBlocked ? rows[CATEGORIES.length + number] : undefined];
+    for (let i = 0; i < attacks.length; i++)
+      attacks[i] = (attacks[i] ?? 0) + (all?.[i] ?? 0) - (blocked?.[i] ?? 0);
+  }
+  return { requests, attacks };
+}
+
+function totalsOf(sources: readonly Source[], time: number): Sample {
+  const sum = { time, lines: 0, dropped: 0 };
+  for (const { events, dropped } of sources) {
+    sum.lines += events;
+    for (const [reason, count] of Object.entries(dropped)) {
+      sum.lines += count;
+      // Such lines are dropped in every healthy installation.
+      if (!DROP_FIXES[reason as keyof typeof DROP_FIXES]?.startsWith('Nothing to do')) sum.dropped += count;
+    }
+  }
+  return sum;
+}
+
+/** Counters of the last day, by project. The store has only totals; after a restart, windows begin with it. */
+export class Samples {
+  readonly #byProject = new Map<string, Sample[]>();
+
+  /** The sample at the start of a window that ends with `current`, which becomes a sample. */
+  before(project: string, current: Sample, windowMs: number): Sample {
+    const samples = this.#byProject.get(project) ?? [];
+    if (current.time - (samples.at(-1)?.time ?? 0) >= SAMPLE_MS) samples.push(current);
+    while ((samples[0]?.time ?? 0) < current.time - DAY_MS - SAMPLE_MS) samples.shift();
+    this.#byProject.set(project, samples);
+    return samples.find(({ time }) => time >= current.time - windowMs) ?? current;
+  }
+}
+
+function memo<T>(cache: Map<string, Promise<T>>, key: string, read: () => Promise<T>): Promise<T> {
+  const found = cache.get(key) ?? read();
+  cache.set(key, found);
+  return found;
+}

@@ -1,0 +1,176 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createClient } from '@wafstat/client';
+import type { FastifyInstance } from 'fastify';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { checkDocumented } from '../../../../test/documented.ts';
+import { memoryStore } from '../../../../test/memory-store.ts';
+import { Incidents, NO_FACTS } from '../alerts/incidents.ts';
+import { type Identity, openIdentity } from '../identity/identity.ts';
+import { createApp } from './app.ts';
+
+const NOW = Date.UTC(2026, 6, 1);
+const RULE = { kind: 'threshold', attacks: 100, within_s: 300, category: 'sqli' } as const;
+const WEBHOOK = 'https://hooks.example.com/secret-path';
+
+let directory: string;
+let identity: Identity;
+let app: FastifyInstance;
+let project: string;
+const tokens = new Map<string, string>();
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-alert-routes-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  const names = { domain: 'default', project: 'own', user: 'admin' };
+  const made = await identity.administration.bootstrap(names, 'password');
+  project = made.project.id;
+  await identity.administration.addUser({
+    name: 'reader',
+    domain_id: made.domain.id,
+    access: 'both',
+    password: 'password',
+    roles: { [project]: ['reader'] },
+  });
+  app = await createApp({
+    store: memoryStore(() => NOW),
+    identity,
+    now: () => NOW,
+    catalog: { publicUrl: null, region: 'r' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: NOW, hostsMax: 10 },
+    logger: false,
+  });
+  for (const user of ['admin', 'reader']) {
+    const identityOf = {
+      methods: ['password'],
+      password: { user: { name: user, password: 'password', domain: { name: 'default' } } },
+    };
+    const { headers } = await app.inject({
+      method: 'POST',
+      url: '/v3/auth/tokens',
+      payload: { auth: { identity: identityOf, scope: { project: { id: project } } } },
+    });
+    tokens.set(user, String(headers['x-subject-token']));
+  }
+});
+
+afterEach(async () => {
+  await app.close();
+  await identity.close();
+  rmSync(directory, { recursive: true });
+});
+
+async function call(user: string, method: 'GET' | 'POST' | 'DELETE', path: string, payload?: object) {
+  const url = `/v1/${project}/waf/alerts${path}`;
+  const headers = { 'X-Auth-Token': tokens.get(user) ?? '' };
+  const response = await app.inject({ method, url, headers, ...(payload && { payload }) });
+  if (response.body !== '') checkDocumented(method, url, response.statusCode, response.body);
+  return { status: response.statusCode, body: response.body === '' ? null : response.json() };
+}
+
+test('administrators add and delete alerts; readers list them, without secrets', async () => {
+  const added = await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
+  expect(added.status).toBe(200);
+  const { secret, ...alert } = added.body;
+  expect(secret).toMatch(/^\w{40}$/);
+  expect(alert).toMatchObject({
+    name: 'sqli',
+    rule: RULE,
+    channel: 'webhook',
+    target: 'https://hooks.example.com/***',
+  });
+  const list = await call('reader', 'GET', '');
+  expect(list.body).toEqual({ total: 1, items: [alert] });
+  expect((await call('reader', 'POST', '', { name: 'x', rule: RULE, webhook: WEBHOOK })).status).toBe(403);
+  expect((await call('reader', 'DELETE', `/${alert.id}`)).status).toBe(403);
+  expect((await call('admin', 'DELETE', `/${alert.id}`)).status).toBe(204);
+  expect((await call('admin', 'DELETE', `/${alert.id}`)).status).toBe(404);
+  expect((await call('reader', 'GET', '')).body).toEqual({ total: 0, items: [] });
+});
+
+test('a mistake is a 400 that names the field', async () => {
+  const refused = async (payload: object) => {
+    const { status, body } = await call('admin', 'POST', '', payload);
+    expect(status).toBe(400);
+    return body.error_msg;
+  };
+  expect(await refused({ name: 'a', rule: { ...RULE, attacks: 0 }, webhook: WEBHOOK })).toContain(
+    'rule.attacks must be',
+  );
+  expect(await refused({ name: 'a', rule: RULE })).toContain('needs a webhook or a mail address');
+  expect(await refused({ name: '', rule: RULE, webhook: WEBHOOK })).toContain(
+    'the alert name must have 1 to 64 characters',
+  );
+  expect(await refused({ name: 'a', rule: RULE, webhook: 'https://169.254.169.254/' })).toContain(
+    '--alert-allow-private',
+  );
+  await call('admin', 'POST', '', { name: 'a', rule: RULE, webhook: WEBHOOK });
+  expect(await refused({ name: 'a', rule: RULE, webhook: WEBHOOK })).toContain("already has an alert 'a'");
+});
+
+test('incidents are listed newest first, in pages, with their deliveries', async () => {
+  const { body } = await call('admin', 'POST', '', { name: 'a', rule: RULE, mail: 'ops@example.com' });
+  const records = new Incidents(identity.alerts, () => NOW);
+  const alert = identity.administration.alertNamed(project, body.id);
+  await records.lead();
+  for (const since of [NOW - 2_000, NOW - 1_000]) {
+    const incident = await records.open(alert, { ...NO_FACTS, since, attacks: 120, host: '<b>' });
+    if (incident && since < NOW - 1_000) await records.close(incident, NOW - 1_500, 130);
+  }
+  const page = await call('reader', 'GET', '/incidents?limit=1');
+  expect(page.body).toMatchObject({
+    total: 2,
+    items: [{ alert: 'a', since: NOW - 1_000, until: null, host: '<b>' }],
+  });
+  const next = await call('reader', 'GET', '/incidents?limit=1&offset=1');
+  expect(next.body.items).toMatchObject([
+    {
+      total: 130,
+      until: NOW - 1_500,
+      deliveries: [{ event: 'open', status: 'waiting' }, { event: 'closed' }],
+    },
+  ]);
+  expect((await call('reader', 'GET', '')).body.items[0].open_since).toBe(NOW - 1_000);
+  expect((await call('reader', 'GET', '/incidents?alert=a')).status).toBe(400);
+});
+
+test('thresholds appear in the form of the API family', async () => {
+  await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
+  await call('admin', 'POST', '', { name: 'spike', rule: { kind: 'spike' }, webhook: WEBHOOK });
+  const url = `/v2/${project}/waf/alerts`;
+  const response = await app.inject({ url, headers: { 'X-Auth-Token': tokens.get('reader') ?? '' } });
+  checkDocumented('GET', url, response.statusCode, response.body);
+  expect(response.json()).toEqual({
+    total: 1,
+    items: [
+      {
+        id: expect.any(String),
+        name: 'sqli',
+        enabled: true,
+        sendfreq: 5,
+        times: 100,
+        threat: ['sqli'],
+        notice_class: 'threat_alert_notice',
+        update_time: NOW,
+      },
+    ],
+  });
+});
+
+test('the typed client manages alerts', async () => {
+  const address = await app.listen({ port: 0, host: '127.0.0.1' });
+  const client = createClient({
+    url: address,
+    projectId: project,
+    credentials: { token: tokens.get('admin') ?? '' },
+  });
+  const { id, secret } = await client.addAlert({ name: 'a', rule: RULE, webhook: WEBHOOK });
+  expect(secret).toHaveLength(40);
+  expect((await client.alerts()).items).toMatchObject([{ id, name: 'a', open_since: null }]);
+  expect(await client.incidents({ limit: 10 })).toEqual({ total: 0, items: [] });
+  await client.deleteAlert(id);
+  expect((await client.alerts()).total).toBe(0);
+});
