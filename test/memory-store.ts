@@ -428,7 +428,7 @@ export function memoryStore(
             threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
           const blocks = parts.map((part) => {
             const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
-            return new AttackBlock(hour, finish(encodeBlock(content)));
+            return AttackBlock.of(hour, finish(encodeBlock(content)));
           });
           yield { hour, blocks };
         }

@@ -80,6 +80,7 @@ export function entryId(entry: AttackEntry): string {
 /** Pages of a list are in this order, or in its reverse. Never 0 for two entries of a list. */
 export function compareEntries(a: AttackEntry, b: AttackEntry): number {
   if (a.time !== b.time) return a.time - b.time;
+  if (a.id !== b.id) return a.id < b.id ? -1 : 1;
   const [one, other] = [entryKey(a), entryKey(b)];
   return one < other ? -1 : one > other ? 1 : 0;
 }

@@ -24,7 +24,7 @@ import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
 import type { Appended, AppendLimits, Batch, BatchLink, BatchRecord, FollowedPath } from '../store.ts';
-import { GroupAttacks } from './attacks.ts';
+import { chunkOfHour, GroupAttacks } from './attacks.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
@@ -34,6 +34,8 @@ import {
   countChange,
   countChunkChange,
   EXACT,
+  LEVELS,
+  MINUTES,
   metaValue,
   type ProjectRecord,
   type PutRecord,
@@ -228,14 +230,19 @@ export function appendGroup(
     generations: requests.generations,
   });
   countChange(schema);
-  let [level, chunk] = [-1, -1];
+  const changed = new Set<number>();
+  const countOnce = (level: number, chunk: number) => {
+    const key = chunk * LEVELS.length + level;
+    if (changed.has(key)) return;
+    changed.add(key);
+    countChunkChange(schema, level, chunk);
+  };
   const put: PutRecord = (table, key, value) => {
     if (value === null) schema[table].removeSync(key);
     else schema[table].putSync(key, value);
-    if (table !== 'cells' || key[0] === EXACT.id) return;
-    if (key[0] === level && key.readUInt32BE(1) === chunk) return;
-    [level, chunk] = [key[0] ?? 0, key.readUInt32BE(1)];
-    countChunkChange(schema, level, chunk);
+    if (table === 'cells' && key[0] !== EXACT.id) countOnce(key[0] ?? 0, key.readUInt32BE(1));
+    // Blocks of the hour before may have been merged.
+    if (table === 'attacks') countOnce(MINUTES.id, chunkOfHour(key.readUInt32BE(0)));
   };
   if (group.writes) for (const write of group.writes) put(...write);
   else finish(mergeGroup(schema, group, limits, put));
