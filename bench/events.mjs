@@ -36,6 +36,8 @@ const DAYS = 30;
 const quick = process.argv.includes('--quick');
 const PER_HOUR = 13_889;
 const HOURS = quick ? 72 : DAYS * 24;
+/** The others repeat them, to save time. */
+const APPENDED_HOURS = 12;
 /** Queries of each kind; fewer, but at least 20, if they take longer than 20 seconds. */
 const ROUNDS = 200;
 const ROUNDS_MIN = 20;
@@ -188,9 +190,11 @@ async function measureSize() {
 async function measureList() {
   const { store, hosts } = await openStore('list');
   const began = performance.now();
-  for (let hour = HOURS - 1; hour >= 0; hour--) await append(store, attacksOf(hosts, hour, PER_HOUR));
+  for (let hour = APPENDED_HOURS - 1; hour >= 0; hour--)
+    await append(store, attacksOf(hosts, hour, PER_HOUR));
   const seconds = (performance.now() - began) / 1_000;
-  rows['attacks per second, batches of an hour'] = (HOURS * PER_HOUR) / seconds;
+  rows['attacks per second, batches of an hour'] = (APPENDED_HOURS * PER_HOUR) / seconds;
+  await repeatHours(store);
   rows['bytes per entry, 14,000 an hour, with counters'] = statSync(fileOf('list')).size / (HOURS * PER_HOUR);
   const range = { project: 'p', from: END - HOURS * HOUR_MS, to: END };
   const first = { ...range, isAscending: false, offset: 0, limit: PAGE };
@@ -230,6 +234,19 @@ async function measureList() {
   });
   await store.close();
   rmSync(join(directory, 'list'), { recursive: true });
+}
+
+/** Writes the blocks of the appended hours into the hours before them: their times count from the beginning of the hour. */
+async function repeatHours(store) {
+  const { AttackBlock } = await import(join(server, 'dist/store/attack-block.js'));
+  const appended = [];
+  for await (const { blocks } of store.transfer.attackHours('p'))
+    appended.push(blocks.map(({ bytes }) => Buffer.from(bytes)));
+  for (let i = APPENDED_HOURS; i < HOURS; i++) {
+    const hour = END / HOUR_MS - 1 - i;
+    const blocks = appended[i % appended.length].map((bytes) => AttackBlock.of(hour, bytes));
+    await store.transfer.putAttackHour('p', { hour, blocks });
+  }
 }
 
 async function measureQueries(queries) {

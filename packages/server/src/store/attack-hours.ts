@@ -88,6 +88,8 @@ interface StoredHour {
 
 interface KeyedEntry {
   entry: AttackEntry;
+  /** See `entrySize`. */
+  size: number;
   /** See `entryKey`; '' until it is needed. */
   key: string;
   /** 0 in hours that were never over the limit. */
@@ -140,7 +142,9 @@ export function* addToHour(
 
 /** Equal entries become one, with the sum of their counts. In the order of `compareEntries`. */
 function* mergeEqual(entries: readonly AttackEntry[]): Generator<void, KeyedEntry[]> {
-  const sorted = entries.map((entry): KeyedEntry => ({ entry, key: '', rank: 0 })).sort(compareKeyed);
+  const sorted = entries
+    .map((entry): KeyedEntry => ({ entry, size: entrySize(entry), key: '', rank: 0 }))
+    .sort(compareKeyed);
   const merged: KeyedEntry[] = [];
   for (const [i, keyed] of sorted.entries()) {
     if (i % ENTRIES_PER_STEP === 0) yield;
@@ -274,7 +278,7 @@ function isSmall({ block }: StoredBlock): boolean {
 /** The blocks to merge with new entries: as many as are not much larger than all smaller ones together. */
 function similarBlocks(blocks: readonly StoredBlock[], additions: readonly KeyedEntry[]): StoredBlock[] {
   const small = blocks.filter(isSmall).sort((a, b) => shareOf(a.block) - shareOf(b.block));
-  const size = additions.reduce((all, { entry }) => all + entrySize(entry), 0);
+  const size = additions.reduce((all, addition) => all + addition.size, 0);
   let sum = shareOf({ length: additions.length, size });
   let similar = 0;
   for (const [i, { block }] of small.entries()) {
@@ -292,7 +296,7 @@ function* blocksOf(
   isOpen: boolean,
 ): Generator<void, AttackBlock[]> {
   const blocks: AttackBlock[] = [];
-  for (const part of parts(additions, ({ entry }) => entrySize(entry))) {
+  for (const part of parts(additions, ({ size }) => size)) {
     yield;
     const entries = part.map(({ entry }) => entry);
     const ranks = threshold > 0 ? part.map((addition) => addition.rank) : [];
@@ -339,8 +343,10 @@ class BlockWriter {
 
   /** `rows`: in order. */
   *addRows(rows: readonly BlockRow[], isEnded: boolean): Generator<void, void> {
-    const sizes = new Map<AttackBlock, Float64Array>();
-    for (const { block } of rows) if (!sizes.has(block)) sizes.set(block, block.sizes);
+    const blocks = new Set(rows.map(({ block }) => block));
+    // The sizes of entries matter only if together they exceed those of a block.
+    const size = [...blocks].reduce((sum, block) => sum + block.size, 0);
+    const sizes = new Map(size <= BLOCK_SIZE_MAX ? [] : [...blocks].map((block) => [block, block.sizes]));
     for (const part of parts(rows, ({ block, i }) => sizes.get(block)?.[i] ?? 0)) {
       yield;
       const isOpen = !isEnded && isHalf(part);

@@ -137,7 +137,7 @@ function* openGroup(
   project: StoredProject,
   batches: readonly Batch[],
   now: number,
-  requestsMax: number,
+  { requestsMax, eventsMax }: AppendLimits,
 ): Generator<void, Group> {
   const decision = yield* decide(batches, project, now, requestsMax);
   const counts = new GroupCounts();
@@ -151,7 +151,7 @@ function* openGroup(
       counts.add(event, project.record.scope, scope);
       if (attack === null) continue;
       const host = hostId === null || scope === null ? null : { id: hostId, scope };
-      attacks.add(event, host?.id ?? null);
+      if (eventsMax > 0) attacks.add(event, host?.id ?? null);
       if (details === undefined) continue;
       lists.add({ time, attack, details }, count, host);
     }
@@ -168,7 +168,7 @@ function* mergeGroup(
 ): Generator<void, void> {
   yield* counts.merge(schema, put);
   yield* lists.merge(schema, topKeys, put);
-  if (eventsMax > 0) yield* attacks.merge(schema, project.record, eventsMax, put);
+  yield* attacks.merge(schema, project.record, eventsMax, put);
 }
 
 const EVENTS_PER_STEP = 500;
@@ -187,7 +187,7 @@ export function* prepareGroup(
 ): Generator<void, Group | undefined> {
   const record = schema.projects.get(batches[0]?.project ?? '');
   if (record === undefined) return undefined;
-  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, limits.requestsMax);
+  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, limits);
   const writes: Parameters<PutRecord>[] = [];
   let bytes = 0;
   const keep: PutRecord = (table, key, value) => {
@@ -215,8 +215,7 @@ export function appendGroup(
   const isCurrent =
     prepared?.project.isCurrent(project) &&
     prepared.decision.batches.outcomes.every((outcome, i) => outcome === decided.outcomes[i]);
-  const group =
-    prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, limits.requestsMax));
+  const group = prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, limits));
   const { counted, results, requests, newest } = group.decision;
   if (counted.length === 0) return results;
   const sources = putSources(schema, record, counted);
