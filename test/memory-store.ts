@@ -12,6 +12,7 @@ import {
 } from '../packages/server/src/store/attack-entries.ts';
 import { type AttackFilter, FILTERS, type FilterName } from '../packages/server/src/store/attack-filter.ts';
 import { lowestThreshold } from '../packages/server/src/store/attack-hours.ts';
+import { SelectedRows } from '../packages/server/src/store/attack-selection.ts';
 import { isStart } from '../packages/server/src/store/batches.ts';
 import { decide, decideSources } from '../packages/server/src/store/decide.ts';
 import {
@@ -281,7 +282,9 @@ export function memoryStore(
           .filter(({ time }) => from <= time && time < to)
           .filter(({ hostId: id }) => !hosts || (id !== null && registered.has(id) && hosts.includes(id)));
         const blocks = blocksOf(project, hour, selected, 0);
-        finish(visit(blocks.map((block) => ({ block, rows: undefined }))));
+        finish(
+          visit(blocks.map((block) => new SelectedRows(block, block.length, block.attacks, () => undefined))),
+        );
       }
     },
 
@@ -575,7 +578,7 @@ function blocksOf(project: string, hour: number, entries: readonly AttackEntry[]
     threshold > 0 ? part.map((entry) => sampleRank(project, entryKey(entry))) : [];
   return parts.map((part) => {
     const content = { hour, entries: part, threshold, ranks: ranksOf(part) };
-    return new AttackBlock(hour, finish(encodeBlock(content)));
+    return AttackBlock.of(hour, finish(encodeBlock(content)));
   });
 }
 

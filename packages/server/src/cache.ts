@@ -4,6 +4,7 @@ import { cacheCreated, cacheUsed } from './diagnostics.ts';
 
 /** The caches of the service, and what is in them. Removing any of them changes no response. */
 export const CACHES = {
+  attack_blocks: 'heads of blocks of kept attacks (embedded store)',
   chunks: 'decoded counts (embedded store)',
   host_lists: 'hosts of projects (embedded store)',
   keystone: 'tokens, access keys and roles that Keystone has confirmed or refused',

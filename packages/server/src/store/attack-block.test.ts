@@ -45,7 +45,7 @@ describe('a block of attacks', () => {
     fc.assert(
       fc.property(fc.array(entry, { minLength: 1, maxLength: 400 }), fc.nat(), (entries, threshold) => {
         const sorted = entries.sort(compareEntries);
-        const block = new AttackBlock(HOUR, encode(sorted, threshold));
+        const block = AttackBlock.of(HOUR, encode(sorted, threshold));
         expect(block.entries()).toEqual(sorted);
         expect([block.length, block.threshold]).toEqual([sorted.length, threshold]);
         expect([block.first, block.last]).toEqual([sorted[0]?.time, sorted.at(-1)?.time]);
@@ -62,9 +62,9 @@ describe('a block of attacks', () => {
         damaged[at] = byte;
         const isSame = damaged.equals(whole);
         if (at >= headLength(whole) && !isSame)
-          expect(() => new AttackBlock(HOUR, damaged).checkSections()).toThrow(StoreDamaged);
+          expect(() => AttackBlock.of(HOUR, damaged).checkSections()).toThrow(StoreDamaged);
         try {
-          new AttackBlock(HOUR, damaged).entries();
+          AttackBlock.of(HOUR, damaged).entries();
         } catch (error) {
           expect(error).toBeInstanceOf(Error);
         }
@@ -78,7 +78,7 @@ describe('a block of attacks', () => {
       const rules = [{ id: String(i % 9) }, { id: String(i % 11) }];
       return { id: String(i), time, hostId: null, category: 'xss', count: 1, url: `/${i % 1_000}`, rules };
     });
-    const block = new AttackBlock(HOUR, encode(entries.sort(compareEntries)));
+    const block = AttackBlock.of(HOUR, encode(entries.sort(compareEntries)));
     const rows = (include: AttackFilter['include'], exclude = {}) =>
       new AttackMatcher({ include, exclude })
         .rows(block, 0, Number.POSITIVE_INFINITY)

@@ -5,17 +5,19 @@
  *   head    = length{2} version threshold entries rules attacks first last size place*     one per section
  *   place   = length*2 + deflated, then the CRC-32 of the section unless it is empty
  *   body    = times counts ranks rule-counts indexes* hashes* dictionary*     all of these are sections; one per column
+ *   packed  = width numbers     a byte, then numbers of so many bits each, from the low bits on
  *
  * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
  * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
  * empty if all are 1, `ranks` (8 bytes each) if the hour was never over the limit. A dictionary is text, its values separated
- * by U+0000. An index has 1 or 2 bytes; there are none if all values are equal, or each is another one. `hashes` has 8 bytes
- * for each value of the dictionary. All numbers of fixed length begin with the low byte.
+ * by U+0000. Indexes and rule counts are packed; a column has no indexes if each value is another one. `hashes` has 8 bytes
+ * for each value of the dictionary, then for each the number of its entries (2 bytes); of IDs, 2 bytes of their CRC-32. All
+ * numbers of fixed length begin with the low byte.
  */
 import { hash } from 'node:crypto';
 import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { CATEGORIES, type MatchedRule } from '../event.ts';
-import type { AttackEntry } from './attack-entries.ts';
+import { type AttackEntry, entryKey } from './attack-entries.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
 import { HOUR_MS, StoreDamaged } from './store.ts';
 
@@ -58,6 +60,12 @@ export type BodyPart = (typeof BODY_PARTS)[number];
 const ENTRY_SIZE = 32;
 const RULE_SIZE = 16;
 
+/** The columns that `entrySize` adds up. Attackers do not choose how long the others are. */
+const SIZED_COLUMNS: readonly ColumnName[] = [
+  ...(['id', 'source', 'method', 'url', 'query', 'userAgent'] as const),
+  ...RULE_COLUMNS,
+];
+
 /** How much of a block an entry takes. */
 export function entrySize(entry: AttackEntry): number {
   const { id, source = '', method = '', url = '', query = '', userAgent = '', rules } = entry;
@@ -73,47 +81,160 @@ const DEFLATED_BYTES_MIN = 1_024;
 /** Larger than any section. Limits what a damaged block can allocate. */
 const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
 
-interface BlockContent {
-  hour: number;
-  /** In the order of `compareEntries`, at least one. */
-  entries: readonly AttackEntry[];
-  /** See attack-hours.ts. */
-  threshold: number;
-  /** The rank of each entry; empty if the hour was never over the limit. */
-  ranks: readonly number[];
+/** The values of a column: `dictionary[indexes[i]]`. */
+interface Column {
+  dictionary: readonly string[];
+  indexes: ArrayLike<number>;
 }
 
-/** Each step takes a few milliseconds. */
-export function* encodeBlock({ hour, entries, threshold, ranks }: BlockContent): Generator<void, Buffer> {
-  const start = hour * HOUR_MS;
-  const times = entries.map(({ time }) => time - start);
-  const [first = 0, last = 0] = [times[0], times.at(-1)];
-  const counts = entries.map(({ count }) => count);
+/** What is encoded, one value per entry. */
+interface BlockContent {
+  hour: number;
+  /** See attack-hours.ts. */
+  threshold: number;
+  times: readonly number[];
+  counts: readonly number[];
+  /** Empty if the hour was never over the limit. */
+  ranks: readonly number[];
+  ruleCounts: readonly number[];
+  column: (name: ColumnName) => Column;
+  /** The block will soon be merged with others: do not take the time to deflate it. */
+  isOpen?: boolean | undefined;
+}
+
+type Encoding = Generator<void, Buffer>;
+
+/** `entries`: in the order of `compareEntries`, at least one. `ranks`: of each. Each step takes a few milliseconds. */
+export function encodeBlock(
+  content: Pick<BlockContent, 'hour' | 'threshold' | 'ranks' | 'isOpen'> & {
+    entries: readonly AttackEntry[];
+  },
+): Encoding {
+  const { entries } = content;
   const rules = entries.flatMap((entry) => entry.rules);
-  const numbers: Section[] = [
-    toSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
-    toSection(toNumbers(counts.every((count) => count === 1) ? [] : counts)),
-    toSection(bytesOf(Float64Array.from(ranks))),
-    // One byte each, because an entry has at most 32 rules.
-    { bytes: Uint8Array.from(entries, (entry) => entry.rules.length), isDeflated: false },
-  ];
-  const columns: ColumnSections[] = [];
-  for (const name of COLUMNS) {
-    yield;
-    const hasHashes = HASHED_COLUMNS.includes(name) && entries.length >= HASHED_ENTRIES_MIN;
-    columns.push(toColumn(valuesOf(name, entries, rules), hasHashes));
+  return encode({
+    ...content,
+    times: entries.map(({ time }) => time),
+    counts: entries.map(({ count }) => count),
+    ruleCounts: entries.map((entry) => entry.rules.length),
+    column(name) {
+      const dictionary = new Dictionary();
+      const numberOf = (value: string) => dictionary.numberOf(value);
+      const values = isRuleColumn(name) ? rules.map(RULE_VALUES[name]) : entries.map(ENTRY_VALUES[name]);
+      return { dictionary: dictionary.values, indexes: values.map(numberOf) };
+    },
+  });
+}
+
+/** An entry of a block, which becomes one of another block. */
+export interface BlockRow {
+  block: AttackBlock;
+  i: number;
+  time: number;
+  count: number;
+  /** 0 in hours that were never over the limit. */
+  rank: number;
+  /** See `entryKey`; '' until it is needed. */
+  key: string;
+}
+
+/** As `compareEntries`. The rows of a block are in order. */
+export function compareRows(a: BlockRow, b: BlockRow): number {
+  if (a.block === b.block) return a.i - b.i;
+  if (a.time !== b.time) return a.time - b.time;
+  const [one, other] = [a.block.idOf(a.i), b.block.idOf(b.i)];
+  if (one !== other) return one < other ? -1 : 1;
+  for (const row of [a, b]) row.key ||= entryKey(row.block.entry(row.i));
+  return a.key < b.key ? -1 : 1;
+}
+
+/** As `encodeBlock`, from rows of other blocks. */
+export function encodeRows(
+  content: Pick<BlockContent, 'hour' | 'threshold' | 'isOpen'> & { rows: readonly BlockRow[] },
+): Encoding {
+  const { rows, threshold } = content;
+  return encode({
+    ...content,
+    times: rows.map(({ time }) => time),
+    counts: rows.map(({ count }) => count),
+    ranks: threshold > 0 ? rows.map(({ rank }) => rank) : [],
+    ruleCounts: rows.map(({ block: { ruleEnds }, i }) => (ruleEnds[i] ?? 0) - (ruleEnds[i - 1] ?? 0)),
+    column: (name) => columnOfRows(name, rows),
+  });
+}
+
+/** Looks up each value once per block. */
+function columnOfRows(name: ColumnName, rows: readonly BlockRow[]): Column {
+  const dictionary = new Dictionary();
+  const known = new Map<AttackBlock, Column & { numbers: Int32Array }>();
+  const indexes: number[] = [];
+  const isOfRules = isRuleColumn(name);
+  for (const { block, i } of rows) {
+    let source = known.get(block);
+    if (source === undefined) {
+      const values = block.dictionary(name);
+      const numbers = new Int32Array(values.length).fill(-1);
+      source = { dictionary: values, indexes: block.indexes(name), numbers };
+      known.set(block, source);
+    }
+    const first = isOfRules ? (block.ruleEnds[i - 1] ?? 0) : i;
+    const end = isOfRules ? (block.ruleEnds[i] ?? 0) : i + 1;
+    for (let at = first; at < end; at++) {
+      const index = source.indexes[at] ?? 0;
+      let number = source.numbers[index] ?? -1;
+      if (number === -1) {
+        number = dictionary.numberOf(source.dictionary[index] ?? noValue());
+        source.numbers[index] = number;
+      }
+      indexes.push(number);
+    }
   }
+  return { dictionary: dictionary.values, indexes };
+}
+
+/** Numbers values in the order in which they appear. */
+class Dictionary {
+  readonly values: string[] = [];
+  readonly #numbers = new Map<string, number>();
+
+  numberOf(value: string): number {
+    const known = this.#numbers.get(value);
+    if (known !== undefined) return known;
+    const number = this.values.push(value) - 1;
+    this.#numbers.set(value, number);
+    return number;
+  }
+}
+
+function* encode(content: BlockContent): Encoding {
+  const { hour, threshold, times, counts, ranks, ruleCounts, column, isOpen = false } = content;
+  const start = hour * HOUR_MS;
+  const [first = 0, last = 0] = [times[0], times.at(-1)];
   const sections: Section[] = [
-    ...numbers,
-    ...columns.map(({ indexes }) => indexes),
-    ...columns.map(({ hashes }) => hashes),
-    ...columns.map(({ dictionary }) => dictionary),
+    plainSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
+    textSection(toNumbers(counts.every((count) => count === 1) ? [] : counts), isOpen),
+    plainSection(bytesOf(Float64Array.from(ranks))),
+    plainSection(pack(ruleCounts, Math.max(...ruleCounts))),
   ];
+  const rules = ruleCounts.reduce((sum, count) => sum + count, 0);
+  let size = ENTRY_SIZE * times.length + RULE_SIZE * rules;
+  for (const [number, name] of COLUMNS.entries()) {
+    yield;
+    const { dictionary, indexes } = column(name);
+    if (SIZED_COLUMNS.includes(name)) size += sizeOf(dictionary, indexes);
+    const isOwn = dictionary.length === indexes.length;
+    sections[FIRST_INDEX + number] = plainSection(isOwn ? EMPTY : pack(indexes, dictionary.length - 1));
+    const rulesOf = isRuleColumn(name) ? ruleCounts : undefined;
+    sections[FIRST_HASH + number] = plainSection(
+      times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
+    );
+    yield;
+    sections[FIRST_DICTIONARY + number] = textSection(Buffer.from(dictionary.join(SEPARATOR)), isOpen);
+  }
   const head = new RecordWriter();
   head.clear();
   const attacks = counts.reduce((sum, count) => sum + count, 0);
-  const size = entries.reduce((sum, entry) => sum + entrySize(entry), 0);
-  for (const number of [VERSION, threshold, entries.length, rules.length, attacks, first, last, size])
+  for (const number of [VERSION, threshold, times.length, rules, attacks, first - start, last - start, size])
     head.number(number);
   for (const { bytes, isDeflated } of sections) {
     head.number(bytes.length * 2 + (isDeflated ? 1 : 0));
@@ -124,19 +245,41 @@ export function* encodeBlock({ hour, entries, threshold, ranks }: BlockContent):
   return Buffer.concat([length, head.bytes(), ...sections.map(({ bytes }) => bytes)]);
 }
 
+/** How long the values are, each as often as it occurs. */
+function sizeOf(dictionary: readonly string[], indexes: ArrayLike<number>): number {
+  let size = 0;
+  for (let i = 0; i < indexes.length; i++) size += dictionary[indexes[i] ?? 0]?.length ?? 0;
+  return size;
+}
+
+/** `ruleCounts`: of a column of rules. An entry with the same rule twice counts once. */
+function toHashes(
+  name: ColumnName,
+  dictionary: readonly string[],
+  indexes: ArrayLike<number>,
+  ruleCounts: readonly number[] | undefined,
+): Uint8Array {
+  if (name === 'id') return bytesOf(Uint16Array.from(dictionary, fingerprintOf));
+  if (!HASHED_COLUMNS.includes(name)) return EMPTY;
+  const counts = new Uint16Array(dictionary.length);
+  const count = (index: number) => {
+    counts[index] = (counts[index] ?? 0) + 1;
+  };
+  if (ruleCounts === undefined) for (let i = 0; i < indexes.length; i++) count(indexes[i] ?? 0);
+  let at = 0;
+  for (const length of ruleCounts ?? []) {
+    const own = new Set<number>();
+    for (const end = at + length; at < end; at++) own.add(indexes[at] ?? 0);
+    own.forEach(count);
+  }
+  return Buffer.concat([...dictionary.map(valueHash), bytesOf(counts)]);
+}
+
 const HEAD_LENGTH_BYTES = 2;
 
 /** The length of the head of a block. */
 export function headLength(block: Uint8Array): number {
   return (block[0] ?? 0) + 256 * (block[1] ?? 0);
-}
-
-function valuesOf(
-  name: ColumnName,
-  entries: readonly AttackEntry[],
-  rules: readonly MatchedRule[],
-): string[] {
-  return isRuleColumn(name) ? rules.map(RULE_VALUES[name]) : entries.map(ENTRY_VALUES[name]);
 }
 
 function isRuleColumn(name: ColumnName): name is RuleColumn {
@@ -173,10 +316,15 @@ interface Section {
   isDeflated: boolean;
 }
 
-function toSection(plain: Uint8Array): Section {
-  const deflated = plain.length < DEFLATED_BYTES_MIN ? plain : deflateRawSync(plain);
-  const isDeflated = deflated.length < plain.length;
-  return { bytes: isDeflated ? deflated : plain, isDeflated };
+/** Queries read it of many blocks, so it is not deflated. */
+function plainSection(bytes: Uint8Array): Section {
+  return { bytes, isDeflated: false };
+}
+
+function textSection(plain: Uint8Array, isOpen: boolean): Section {
+  if (isOpen || plain.length < DEFLATED_BYTES_MIN) return plainSection(plain);
+  const deflated = deflateRawSync(plain);
+  return deflated.length < plain.length ? { bytes: deflated, isDeflated: true } : plainSection(plain);
 }
 
 function toNumbers(numbers: readonly number[]): Uint8Array {
@@ -190,28 +338,43 @@ function bytesOf({ buffer }: Uint8Array | Uint16Array | Float64Array): Uint8Arra
   return new Uint8Array(buffer);
 }
 
-interface ColumnSections {
-  indexes: Section;
-  hashes: Section;
-  dictionary: Section;
+type Indexes = Uint8Array | Uint16Array;
+
+/** See `packed` above. `largest`: less than 65,536. */
+function pack(numbers: ArrayLike<number>, largest: number): Uint8Array {
+  const width = 32 - Math.clz32(largest);
+  const bytes = new Uint8Array(packedLength(numbers.length, width));
+  bytes[0] = width;
+  let [at, rest, bits] = [1, 0, 0];
+  for (let i = 0; i < numbers.length; i++) {
+    rest |= (numbers[i] ?? 0) << bits;
+    for (bits += width; bits >= 8; bits -= 8) {
+      bytes[at++] = rest;
+      rest >>>= 8;
+    }
+  }
+  if (bits > 0) bytes[at] = rest;
+  return bytes;
 }
 
-function toColumn(values: readonly string[], hasHashes: boolean): ColumnSections {
-  const numbers = new Map<string, number>();
-  const indexes = values.map((value) => {
-    const number = numbers.get(value) ?? numbers.size;
-    numbers.set(value, number);
-    return number;
-  });
-  const dictionary = [...numbers.keys()];
-  const isOmitted = dictionary.length === values.length || dictionary.length === 1;
-  const narrow = dictionary.length <= 256 ? Uint8Array.from(indexes) : Uint16Array.from(indexes);
-  // Only dictionaries are deflated: queries read the others of many blocks.
-  return {
-    indexes: { bytes: isOmitted ? EMPTY : bytesOf(narrow), isDeflated: false },
-    hashes: { bytes: hasHashes ? Buffer.concat(dictionary.map(valueHash)) : EMPTY, isDeflated: false },
-    dictionary: toSection(Buffer.from(dictionary.join(SEPARATOR))),
-  };
+function packedLength(numbers: number, width: number): number {
+  return 1 + Math.ceil((numbers * width) / 8);
+}
+
+function unpack(bytes: Uint8Array, length: number): Indexes {
+  const width = bytes[0] ?? 0;
+  if (width > 16 || bytes.length !== packedLength(length, width))
+    throw new Error('a block of attacks has too few indexes');
+  const numbers = width > 8 ? new Uint16Array(length) : new Uint8Array(length);
+  const mask = 2 ** width - 1;
+  let [at, rest, bits] = [1, 0, 0];
+  for (let i = 0; i < length; i++) {
+    for (; bits < width; bits += 8) rest |= (bytes[at++] ?? 0) << bits;
+    numbers[i] = rest & mask;
+    rest >>>= width;
+    bits -= width;
+  }
+  return numbers;
 }
 
 const EMPTY = new Uint8Array(0);
@@ -219,67 +382,110 @@ const EMPTY = new Uint8Array(0);
 /** `toEntry` replaces it in values. */
 const SEPARATOR = '\0';
 
+/** Of IDs, which are too many for longer hashes. */
+function fingerprintOf(id: string): number {
+  return crc32(id) & 0xffff;
+}
+
 /** What `AttackBlock.find` searches for. Nobody finds two values with the same hash that matter. */
 export function valueHash(value: string): Buffer {
   return Buffer.from(hash('sha256', value, 'hex').slice(0, 2 * HASH_BYTES), 'hex');
 }
 
-/** The values of a column: `dictionary[index(i)]`. */
-export interface Column {
-  dictionary: readonly string[];
-  index(i: number): number;
-}
-
-type Indexes = Uint8Array | Uint16Array;
-
-/** Throws if the block is damaged. Columns are decoded when they are read. */
-export class AttackBlock {
-  readonly head: Uint8Array;
-  readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
-  readonly #body: Uint8Array;
+/** The head of a block, which tells how much the block has, and where its sections are. */
+export class BlockHead {
+  readonly bytes: Uint8Array;
   readonly threshold: number;
   /** How many entries it has, and the sum of their counts. */
   readonly length: number;
   readonly attacks: number;
+  readonly rules: number;
   /** The times of the first and the last entry. */
   readonly first: number;
   readonly last: number;
   /** The sum of `entrySize`. */
   readonly size: number;
-  readonly #rules: number;
   readonly #places: NumberReader;
   #layout: Layout | undefined;
-  /** A copy of the first part of the body: a query reads several sections of it. */
-  #numbers: Uint8Array | undefined;
-  readonly #dictionaries = new Map<ColumnName, readonly string[]>();
-  readonly #indexes = new Map<ColumnName, Indexes>();
-  #times: Float64Array | undefined;
-  #counts: Float64Array | undefined;
-  #ranks: Float64Array | undefined;
-  #ruleEnds: Uint32Array | undefined;
 
-  /**
-   * `bytes`: the block, or its head if there is a function for the parts of the body. That is called for each section that
-   * is read; its result need not be valid any longer than that.
-   */
-  constructor(hour: number, bytes: Uint8Array, bodyPart?: (part: BodyPart) => Uint8Array) {
-    const length = headLength(bytes);
-    this.head = bytes.subarray(0, length);
-    this.#body = bytes.subarray(length);
-    this.#bodyPart = bodyPart;
-    const reader = new NumberReader(this.head);
+  /** Throws if it is damaged. `bytes` may be followed by others. */
+  constructor(hour: number, bytes: Uint8Array) {
+    this.bytes = bytes.subarray(0, headLength(bytes));
+    const reader = new NumberReader(this.bytes);
     reader.at = HEAD_LENGTH_BYTES;
     if (reader.number() !== VERSION) throw new Error('a block of attacks has an unknown version');
     this.threshold = reader.number();
     this.length = reader.number();
-    this.#rules = reader.number();
-    if (this.length > BLOCK_ENTRIES_MAX || this.#rules > BLOCK_SIZE_MAX)
+    this.rules = reader.number();
+    if (this.length > BLOCK_ENTRIES_MAX || this.rules > BLOCK_SIZE_MAX)
       throw new Error('a block of attacks has too many entries');
     this.attacks = reader.number();
     this.first = hour * HOUR_MS + reader.number();
     this.last = hour * HOUR_MS + reader.number();
     this.size = reader.number();
     this.#places = reader;
+  }
+
+  /** Decoded when it is needed: many queries read nothing else. */
+  get layout(): Layout {
+    this.#layout ??= readLayout(this.#places);
+    return this.#layout;
+  }
+}
+
+/** Throws if the block is damaged. Columns are decoded when they are read. */
+export class AttackBlock {
+  readonly #head: BlockHead;
+  readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
+  readonly #body: Uint8Array;
+  #dictionaries = new Map<ColumnName, readonly string[]>();
+  #indexes = new Map<ColumnName, Indexes>();
+  #times: Float64Array | undefined;
+  #counts: Float64Array | undefined;
+  #ranks: Float64Array | undefined;
+  #ruleEnds: Uint16Array | undefined;
+
+  /** A block in memory. */
+  static of(hour: number, bytes: Uint8Array): AttackBlock {
+    return new AttackBlock(new BlockHead(hour, bytes), bytes.subarray(headLength(bytes)));
+  }
+
+  /**
+   * `body`: its bytes, or a function for its parts. That is called for each section that is read; its result need not be
+   * valid any longer than that.
+   */
+  constructor(head: BlockHead, body: Uint8Array | ((part: BodyPart) => Uint8Array)) {
+    this.#head = head;
+    this.#bodyPart = typeof body === 'function' ? body : undefined;
+    this.#body = typeof body === 'function' ? EMPTY : body;
+  }
+
+  get head(): Uint8Array {
+    return this.#head.bytes;
+  }
+
+  get threshold(): number {
+    return this.#head.threshold;
+  }
+
+  get length(): number {
+    return this.#head.length;
+  }
+
+  get attacks(): number {
+    return this.#head.attacks;
+  }
+
+  get first(): number {
+    return this.#head.first;
+  }
+
+  get last(): number {
+    return this.#head.last;
+  }
+
+  get size(): number {
+    return this.#head.size;
   }
 
   /** Of a block that is in memory as a whole, or else a copy. */
@@ -290,7 +496,7 @@ export class AttackBlock {
   part(part: BodyPart): Uint8Array {
     // A copy, because the next part may replace this one.
     if (this.#bodyPart) return new Uint8Array(this.#bodyPart(part));
-    const middle = this.#openLayout().ends[FIRST_LONG - 1] ?? 0;
+    const middle = this.#head.layout.ends[FIRST_LONG - 1] ?? 0;
     return part === 0 ? this.#body.subarray(0, middle) : this.#body.subarray(middle);
   }
 
@@ -330,70 +536,77 @@ export class AttackBlock {
     return this.#ranks;
   }
 
-  column(name: ColumnName): Column {
-    const [dictionary, indexes] = [this.#dictionary(name), this.indexes(name)];
-    return { dictionary, index: (i) => indexes[i] ?? dictionary.length };
+  /** The values of a column: `dictionary[index(i)]`. */
+  column(name: ColumnName) {
+    const [dictionary, indexes] = [this.dictionary(name), this.indexes(name)];
+    return { dictionary, index: (i: number) => indexes[i] ?? dictionary.length };
   }
 
-  #dictionary(name: ColumnName): readonly string[] {
+  dictionary(name: ColumnName): readonly string[] {
     const known = this.#dictionaries.get(name);
     if (known) return known;
-    const text = Buffer.from(this.#section(FIRST_DICTIONARY + COLUMNS.indexOf(name))).toString();
+    const { buffer, byteOffset, length } = this.#section(FIRST_DICTIONARY + COLUMNS.indexOf(name));
+    const text = Buffer.from(buffer, byteOffset, length).toString();
     const dictionary = this.#values(name) === 0 ? [] : text.split(SEPARATOR);
     this.#dictionaries.set(name, dictionary);
     return dictionary;
   }
 
+  /** The positions of the values in their dictionary. */
   indexes(name: ColumnName): Indexes {
     const known = this.#indexes.get(name);
     if (known) return known;
-    const indexes = this.#readIndexes(name);
+    const bytes = this.#section(FIRST_INDEX + COLUMNS.indexOf(name));
+    const values = this.#values(name);
+    const indexes = bytes.length > 0 ? unpack(bytes, values) : new Uint16Array(values).map((_, i) => i);
     this.#indexes.set(name, indexes);
     return indexes;
   }
 
-  #readIndexes(name: ColumnName): Indexes {
-    const values = this.#values(name);
-    const bytes = this.#section(FIRST_INDEX + COLUMNS.indexOf(name));
-    if (bytes.length === 0) {
-      const indexes = new Uint16Array(values);
-      // All values are equal, or each is another one.
-      return this.#dictionary(name).length === 1 ? indexes : indexes.map((_, i) => i);
-    }
-    if (bytes.length === values) return bytes;
-    if (bytes.length !== 2 * values) throw new Error('a block of attacks has too few indexes');
-    return new Uint16Array(new Uint8Array(bytes).buffer);
-  }
-
   #values(name: ColumnName): number {
-    return isRuleColumn(name) ? this.#rules : this.length;
+    return isRuleColumn(name) ? this.#head.rules : this.length;
   }
 
-  /** 1 for each value of a dictionary that has one of these hashes. Undefined if the block has no hashes of the column. */
-  find(name: ColumnName, wanted: readonly Buffer[]): Uint8Array | undefined {
+  /** Undefined if the block has no hashes of the column. */
+  find(name: ColumnName, wanted: readonly Buffer[]): FoundValues | undefined {
     const bytes = this.#section(FIRST_HASH + COLUMNS.indexOf(name));
     if (bytes.length === 0) return undefined;
-    const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    const found = new Uint8Array(hashes.length / HASH_BYTES);
+    const matches = new Uint8Array(bytes.length / (HASH_BYTES + 2));
+    const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, matches.length * HASH_BYTES);
     if (wanted.length > SEARCHES_MAX) {
       const texts = new Set(wanted.map((each) => each.toString('latin1')));
-      for (let i = 0; i < found.length; i++)
-        if (texts.has(hashes.toString('latin1', i * HASH_BYTES, (i + 1) * HASH_BYTES))) found[i] = 1;
-      return found;
+      for (let i = 0; i < matches.length; i++)
+        if (texts.has(hashes.toString('latin1', i * HASH_BYTES, (i + 1) * HASH_BYTES))) matches[i] = 1;
+    } else {
+      for (const each of wanted) {
+        let at = hashes.indexOf(each);
+        while (at % HASH_BYTES > 0) at = hashes.indexOf(each, at + 1);
+        if (at !== -1) matches[at / HASH_BYTES] = 1;
+      }
     }
-    for (const each of wanted) {
-      let at = hashes.indexOf(each);
-      while (at % HASH_BYTES > 0) at = hashes.indexOf(each, at + 1);
-      if (at !== -1) found[at / HASH_BYTES] = 1;
+    let [values, entries] = [0, 0];
+    for (let i = matches.indexOf(1); i !== -1; i = matches.indexOf(1, i + 1)) {
+      const at = hashes.length + 2 * i;
+      entries += (bytes[at] ?? 0) + 256 * (bytes[at + 1] ?? 0);
+      values++;
     }
-    return found;
+    // An entry may have several of the rules.
+    return { matches, entries: isRuleColumn(name) && values > 1 ? undefined : entries };
+  }
+
+  /** Whether it may have an entry with one of these IDs in its log. */
+  mayHaveId(ids: readonly string[]): boolean {
+    const bytes = this.#section(FIRST_HASH + COLUMNS.indexOf('id'));
+    if (bytes.length === 0) return true;
+    const fingerprints = new Uint16Array(new Uint8Array(bytes).buffer);
+    return ids.some((id) => fingerprints.includes(fingerprintOf(id)));
   }
 
   /** The position after the last rule of each entry, in the columns of rules. */
-  get ruleEnds(): Uint32Array {
+  get ruleEnds(): Uint16Array {
     if (this.#ruleEnds) return this.#ruleEnds;
-    const counts = this.#section(RULE_COUNTS);
-    const ends = new Uint32Array(this.length);
+    const counts = unpack(this.#section(RULE_COUNTS), this.length);
+    const ends = new Uint16Array(this.length);
     let end = 0;
     for (let i = 0; i < ends.length; i++) {
       end += counts[i] ?? 0;
@@ -403,11 +616,15 @@ export class AttackBlock {
     return ends;
   }
 
+  idOf(i: number): string {
+    return this.#text('id', i);
+  }
+
   entry(i: number): AttackEntry {
     const text = (name: ColumnName) => this.#text(name, i);
     const [category = '', action = ''] = text('attack').split(' ');
     const entry: AttackEntry = {
-      id: text('id'),
+      id: this.idOf(i),
       time: this.times[i] ?? 0,
       hostId: text('host') || null,
       category: CATEGORIES.find((name) => name === category) ?? fail(category),
@@ -440,50 +657,73 @@ export class AttackBlock {
   }
 
   #text(name: ColumnName, i: number): string {
-    const value = this.#dictionary(name)[this.indexes(name)[i] ?? -1];
-    if (value === undefined) throw new Error('a block of attacks has an index without a value');
-    return value;
+    return this.dictionary(name)[this.indexes(name)[i] ?? -1] ?? noValue();
+  }
+
+  /** `entrySize` of each entry. */
+  get sizes(): Float64Array {
+    const { ruleEnds } = this;
+    const sizes = new Float64Array(this.length);
+    for (let i = 0; i < sizes.length; i++)
+      sizes[i] = ENTRY_SIZE + RULE_SIZE * ((ruleEnds[i] ?? 0) - (ruleEnds[i - 1] ?? 0));
+    for (const name of SIZED_COLUMNS) {
+      const lengths = Uint16Array.from(this.dictionary(name), ({ length }) => length);
+      const indexes = this.indexes(name);
+      const isOfRules = isRuleColumn(name);
+      for (let i = 0, at = 0; i < sizes.length; i++) {
+        const end = isOfRules ? (ruleEnds[i] ?? 0) : i + 1;
+        for (; at < end; at++) sizes[i] = (sizes[i] ?? 0) + (lengths[indexes[at] ?? 0] ?? 0);
+      }
+    }
+    return sizes;
+  }
+
+  /** Forgets the decoded columns, which may have megabytes. */
+  release(): void {
+    this.#dictionaries = new Map();
+    this.#indexes = new Map();
   }
 
   entries(): AttackEntry[] {
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
   }
 
-  #openLayout(): Layout {
-    this.#layout ??= readLayout(this.#places);
-    return this.#layout;
-  }
-
+  /** Valid until the next section is read. */
   #section(section: number): Uint8Array {
-    const { ends, checksums, isDeflated } = this.#openLayout();
+    const { ends, checksums, isDeflated } = this.#head.layout;
     let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
     let body = this.#body;
-    if (this.#bodyPart && section < FIRST_LONG) {
-      this.#numbers ??= new Uint8Array(this.#bodyPart(0));
-      body = this.#numbers;
-    } else if (this.#bodyPart) {
-      const offset = ends[FIRST_LONG - 1] ?? 0;
-      [body, start, end] = [this.#bodyPart(1), start - offset, end - offset];
+    if (this.#bodyPart) {
+      const part = section < FIRST_LONG ? 0 : 1;
+      const offset = part === 0 ? 0 : (ends[FIRST_LONG - 1] ?? 0);
+      [body, start, end] = [this.#bodyPart(part), start - offset, end - offset];
     }
     const bytes = body.subarray(start, end);
     if (bytes.length < end - start) throw new Error('a block of attacks is too short');
     if (crc32(bytes) !== checksums[section]) throw new StoreDamaged('a block of attacks');
-    if (isDeflated[section]) return inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX });
-    return body === this.#body || body === this.#numbers ? bytes : new Uint8Array(bytes);
+    return isDeflated[section] ? inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX }) : bytes;
   }
+}
+
+/** What `find` finds. */
+interface FoundValues {
+  /** 1 for each value of the dictionary that has one of the hashes. */
+  matches: Uint8Array;
+  /** How many entries have such a value, if that is known. */
+  entries: number | undefined;
 }
 
 /** By section: where it ends in the body, its checksum, and whether it is deflated. */
 interface Layout {
-  ends: Float64Array;
-  checksums: Float64Array;
+  ends: Uint32Array;
+  checksums: Uint32Array;
   isDeflated: Uint8Array;
 }
 
 function readLayout(places: NumberReader): Layout {
-  const ends = new Float64Array(SECTIONS);
-  const checksums = new Float64Array(SECTIONS);
+  const ends = new Uint32Array(SECTIONS);
+  const checksums = new Uint32Array(SECTIONS);
   const isDeflated = new Uint8Array(SECTIONS);
   let end = 0;
   for (let section = 0; section < SECTIONS; section++) {
@@ -494,6 +734,10 @@ function readLayout(places: NumberReader): Layout {
     if (place > 1) checksums[section] = places.number();
   }
   return { ends, checksums, isDeflated };
+}
+
+function noValue(): never {
+  throw new Error('a block of attacks has an index without a value');
 }
 
 function fail(category: string): never {

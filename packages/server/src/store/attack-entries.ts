@@ -21,11 +21,8 @@ export interface AttackEntry extends Omit<AttackDetails, 'id' | 'rule' | 'rules'
 /** Of an attack. `hostId`: null without a registered host. */
 export function toEntry({ time, attack, count, details = {} }: Event, hostId: string | null): AttackEntry {
   if (attack === null) throw new Error('only attacks are kept');
-  const { id = '', rule, rules = rule === undefined ? [] : [{ id: rule }], ...fields } = details;
-  const source = topKey('sources', details);
-  return {
-    ...storable(fields),
-    ...(source !== undefined && { source: storableText(source) }),
+  const { id = '', rule, rules = rule === undefined ? [] : [{ id: rule }] } = details;
+  const entry: AttackEntry = {
     id: storableText(id),
     time,
     hostId,
@@ -33,6 +30,19 @@ export function toEntry({ time, attack, count, details = {} }: Event, hostId: st
     count,
     rules: rules.map(storable),
   };
+  // Field by field: copies of objects take several times as long.
+  const { blocked, country, method, url, query, status, score, userAgent } = details;
+  const source = topKey('sources', details);
+  if (blocked !== undefined) entry.blocked = blocked;
+  if (source !== undefined) entry.source = storableText(source);
+  if (country !== undefined) entry.country = storableText(country);
+  if (method !== undefined) entry.method = storableText(method);
+  if (url !== undefined) entry.url = storableText(url);
+  if (query !== undefined) entry.query = storableText(query);
+  if (status !== undefined) entry.status = status;
+  if (score !== undefined) entry.score = score;
+  if (userAgent !== undefined) entry.userAgent = storableText(userAgent);
+  return entry;
 }
 
 function storable<T extends object>(values: T): T {
@@ -80,6 +90,7 @@ export function entryId(entry: AttackEntry): string {
 /** Pages of a list are in this order, or in its reverse. Never 0 for two entries of a list. */
 export function compareEntries(a: AttackEntry, b: AttackEntry): number {
   if (a.time !== b.time) return a.time - b.time;
+  if (a.id !== b.id) return a.id < b.id ? -1 : 1;
   const [one, other] = [entryKey(a), entryKey(b)];
   return one < other ? -1 : one > other ? 1 : 0;
 }

@@ -11,7 +11,7 @@ test.each([5, 2_000])('sources are selected by address and network, in a block o
     ...{ id: String(i), time: i, hostId: null, category: 'xss' as const, count: 1, rules: [] },
     source: KEPT[i] ?? `10.0.${i >> 8}.${i & 255}`,
   }));
-  const block = new AttackBlock(0, finish(encodeBlock({ hour: 0, entries, threshold: 0, ranks: [] })));
+  const block = AttackBlock.of(0, finish(encodeBlock({ hour: 0, entries, threshold: 0, ranks: [] })));
   const selected = (sources: readonly string[], lists: keyof AttackFilter = 'include') => {
     const filter = { include: {}, exclude: {}, [lists]: { sources } };
     return new AttackMatcher(filter)
@@ -48,7 +48,7 @@ test('prefixes of URLs may be prefixes of each other', () => {
   const entries = urls.map((url, i) => ({
     ...{ id: String(i), time: i, hostId: null, category: 'xss' as const, count: 1, rules: [], url },
   }));
-  const block = new AttackBlock(0, finish(encodeBlock({ hour: 0, entries, threshold: 0, ranks: [] })));
+  const block = AttackBlock.of(0, finish(encodeBlock({ hour: 0, entries, threshold: 0, ranks: [] })));
   const selected = (...wanted: string[]) =>
     new AttackMatcher({ include: { urls: wanted }, exclude: {} }).rows(block, 0, 100).map((i) => urls[i]);
   expect(selected('/a*', '/a/*', '/b/*', '/c')).toEqual(['/a', '/a/b', '/ab', '/b/c', '/c']);

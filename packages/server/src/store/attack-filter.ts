@@ -69,6 +69,15 @@ export class AttackMatcher {
     return this.#conditions.length;
   }
 
+  /** How many entries fulfil all conditions. Undefined if only `rows` can tell. */
+  count(block: AttackBlock): number | undefined {
+    if (this.#conditions.length === 0) return block.length;
+    const [condition, ...others] = this.#conditions;
+    if (condition?.hashes === undefined || others.length > 0) return undefined;
+    const entries = block.find(COLUMN_OF[condition.name], condition.hashes)?.entries;
+    return condition.isExcluded && entries !== undefined ? block.length - entries : entries;
+  }
+
   /** The positions of the entries between two times that fulfil all conditions, ascending. */
   rows(block: AttackBlock, from: number, to: number): number[] {
     const first = from <= block.first ? 0 : firstRow(block.times, from);
@@ -121,8 +130,8 @@ function rowTest(block: AttackBlock, condition: Condition): RowTest {
   if (column === 'id') return idTest(block, condition);
   /** 1 for each value of the dictionary that the filter names. */
   const matches =
-    (hashes && block.find(column, hashes)) ??
-    Uint8Array.from(block.column(column).dictionary, (value) => (test(value) ? 1 : 0));
+    (hashes && block.find(column, hashes)?.matches) ??
+    Uint8Array.from(block.dictionary(column), (value) => (test(value) ? 1 : 0));
   if (!matches.includes(1)) return isExcluded ? 'all' : 'none';
   if (column === 'rule' || column === 'value') return ruleTest(block, column, matches, isExcluded);
   if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
@@ -135,12 +144,13 @@ function rowTest(block: AttackBlock, condition: Condition): RowTest {
 
 /** The generated ID of an entry without one contains its time: only entries of that time are hashed. */
 function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): RowTest {
-  const { dictionary, index } = block.column('id');
-  const matches = dictionary.map(test);
-  const times = new Set(dictionary.includes('') ? values.map(timeInId) : []);
+  const times = new Set(values.map(timeInId));
   const isGenerated = [...times].some(
     (time) => time !== undefined && time >= block.first && time <= block.last,
   );
+  if (!isGenerated && !block.mayHaveId(values)) return isExcluded ? 'all' : 'none';
+  const { dictionary, index } = block.column('id');
+  const matches = dictionary.map(test);
   if (!isGenerated && !matches.some(Boolean)) return isExcluded ? 'all' : 'none';
   return (i) => {
     const at = index(i);

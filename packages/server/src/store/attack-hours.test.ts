@@ -22,9 +22,9 @@ const entry: fc.Arbitrary<AttackEntry> = fc.record({
 class StoredHour {
   blocks: readonly StoredBlock[] = [];
 
-  append(entries: readonly AttackEntry[], limit: number): void {
-    const addition = { project: PROJECT, hour: HOUR, blocks: this.blocks, entries, limit };
-    const { removed, added } = finish(addToHour(addition));
+  append(entries: readonly AttackEntry[], limit: number, isEnded = false): void {
+    const stored = { project: PROJECT, blocks: this.blocks, limit };
+    const { removed, added } = finish(addToHour({ hour: HOUR, entries, isEnded }, stored));
     this.blocks = [...this.blocks.filter(({ number }) => !removed.includes(number)), ...added];
   }
 
@@ -55,12 +55,15 @@ describe('the kept attacks of an hour', () => {
   it('do not depend on the order or the size of batches', () => {
     fc.assert(
       fc.property(
-        fc.array(fc.array(entry, { maxLength: 30 }), { maxLength: 12 }),
+        fc.array(fc.tuple(fc.array(entry, { maxLength: 30 }), fc.boolean()), { maxLength: 12 }),
         fc.integer({ min: 1, max: 80 }),
         (batches, limit) => {
           const hour = new StoredHour();
-          for (const batch of batches) hour.append(batch, limit);
-          const kept = keptOf(batches.flat(), limit);
+          for (const [batch, isEnded] of batches) hour.append(batch, limit, isEnded);
+          const kept = keptOf(
+            batches.flatMap(([batch]) => batch),
+            limit,
+          );
           const list = hour.list();
           expect(list.items).toEqual(kept.map((each) => ({ ...each, id: entryId(each) })));
         },
@@ -74,7 +77,10 @@ describe('the kept attacks of an hour', () => {
       const time = HOUR * HOUR_MS + i * 1_000;
       hour.append([{ id: String(i), time, hostId: null, category: 'xss', count: 1, rules: [] }], 10_000);
     }
-    expect(hour.blocks.length).toBeLessThan(12);
+    // Up to seven of each size: 1, 8, 64 and 512.
+    expect(hour.blocks.length).toBeLessThan(29);
+    hour.append([], 10_000, true);
+    expect(hour.blocks).toHaveLength(1);
     expect(hour.list().total).toBe(2_000);
   });
 

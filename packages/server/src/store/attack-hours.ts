@@ -1,7 +1,7 @@
 /**
- * The kept attacks of one hour: blocks (attack-block.ts), and how new attacks join them. Each append adds a block, and merges
- * it with the ones before it while they are not much larger, so an hour has few blocks and an entry is rewritten rarely.
- * Blocks may overlap in time, but no entry is in two of them.
+ * The kept attacks of one hour: blocks (attack-block.ts), and how new attacks join them. Each append adds a block. Eight of
+ * similar size become one, and the first attacks of an hour merge what is left of the hour before: so an hour has few
+ * blocks, and an entry is rewritten rarely. Blocks may overlap in time, but no entry is in two of them.
  *
  * In an hour with more than `limit` entries, those with the smallest ranks stay (`sampleRank`). `threshold` is the largest
  * rank that stays, or 0 if all do: what has a larger rank never comes back. So the result does not depend on the order or the
@@ -13,7 +13,10 @@ import {
   AttackBlock,
   BLOCK_ENTRIES_MAX,
   BLOCK_SIZE_MAX,
+  type BlockRow,
+  compareRows,
   encodeBlock,
+  encodeRows,
   entrySize,
   firstRow,
 } from './attack-block.ts';
@@ -39,8 +42,8 @@ export interface HourChange {
   added: StoredBlock[];
 }
 
-/** A block is merged with the one before it, unless that is this many times larger. */
-const SIZE_RATIO = 2;
+/** How many blocks of similar size become one. */
+const MERGED_BLOCKS = 8;
 
 /** Entries may exceed the limit by this share before an hour that was over the limit is rewritten again. */
 const SLACK = 0.25;
@@ -60,18 +63,33 @@ export class AttackAdditions {
   }
 }
 
+/** What an append changes in an hour. */
 interface HourAddition {
-  project: string;
   hour: number;
+  entries: readonly AttackEntry[];
+  /** A later hour begins: merge what is left. */
+  isEnded: boolean;
+}
+
+/** `isNew`: whether the store has no attacks of an hour. */
+export function hourAdditions({ hours }: AttackAdditions, isNew: (hour: number) => boolean): HourAddition[] {
+  const ended = [...hours.keys()].filter(isNew).map((hour) => hour - 1);
+  const all = [...new Set([...hours.keys(), ...ended])].sort((a, b) => a - b);
+  return all.map((hour) => ({ hour, entries: hours.get(hour) ?? [], isEnded: ended.includes(hour) }));
+}
+
+interface StoredHour {
+  project: string;
   /** The blocks of the hour, by number. */
   blocks: readonly StoredBlock[];
-  entries: readonly AttackEntry[];
   /** How many entries an hour keeps. */
   limit: number;
 }
 
 interface KeyedEntry {
   entry: AttackEntry;
+  /** See `entrySize`. */
+  size: number;
   /** See `entryKey`; '' until it is needed. */
   key: string;
   /** 0 in hours that were never over the limit. */
@@ -79,103 +97,126 @@ interface KeyedEntry {
 }
 
 /** What the hour becomes. Each step takes a few milliseconds. */
-export function* addToHour({
-  project,
-  hour,
-  blocks,
-  entries,
-  limit,
-}: HourAddition): Generator<void, HourChange> {
+export function* addToHour(
+  { hour, entries, isEnded }: HourAddition,
+  { project, blocks, limit }: StoredHour,
+): Generator<void, HourChange> {
   const before = lowestThreshold(blocks.map(({ block }) => block));
-  const additions = yield* mergeEqual(entries);
-  if (before > 0) yield* rank(project, additions);
-  const equal = yield* findEqual(blocks, removeAbove(additions, before));
+  const distinct = yield* mergeEqual(entries);
+  if (before > 0) yield* rank(project, distinct);
+  const candidates = distinct.filter((addition) => addition.rank <= before);
+  const { equal, others } = yield* findEqual(blocks, candidates);
   const stored = blocks.reduce((sum, { block }) => sum + block.length, 0);
-  const isOver = stored + additions.size > limit;
-  const allRanks = isOver ? yield* readRanks(project, blocks) : undefined;
-  if (isOver && before === 0) yield* rank(project, additions);
-  const threshold = allRanks ? lowestOf(before, thresholdOf(additions, allRanks, limit)) : before;
-  removeAbove(additions, threshold);
-  if (additions.size === 0 && equal.size === 0 && threshold === before) return { removed: [], added: [] };
+  const isOver = stored + others.length > limit;
+  const ranks = isOver ? yield* readRanks(project, blocks) : undefined;
+  if (isOver && before === 0) yield* rank(project, others);
+  const threshold = ranks ? lowestOf(before, thresholdOf(others, ranks, limit)) : before;
+  const additions = others.filter((addition) => threshold === 0 || addition.rank <= threshold);
+  const isChanged = additions.length > 0 || equal.size > 0 || threshold !== before;
+  if (!isChanged && !isEnded) return { removed: [], added: [] };
 
   // After the limit was lowered, there may be no addition whose block would have the threshold.
-  const isLowered = threshold !== before && additions.size === 0;
-  const isFull = stored + additions.size > limit * (1 + SLACK);
-  const isRewritten = isOver && (before === 0 || isFull || isLowered);
-  const changed = blocks.filter(({ number }) => isRewritten || equal.has(number));
-  const others = blocks.filter((block) => !changed.includes(block));
-  const removed = [...changed, ...smallTail(others, additions.values())];
-  // A store need not read the other blocks of an hour within the limit.
-  const ranks = allRanks ?? (threshold > 0 ? yield* readRanks(project, removed) : undefined);
+  const isLowered = threshold !== before && additions.length === 0;
+  const exceedsSlack = stored + additions.length > limit * (1 + SLACK);
+  const isRewritten = isOver && (before === 0 || exceedsSlack || isLowered);
+  const rewritten = blocks.filter(({ number }) => isRewritten || equal.has(number));
+  const unchanged = blocks.filter((block) => !rewritten.includes(block));
   const writer = new BlockWriter(hour, threshold, (blocks.at(-1)?.number ?? 0) + 1);
-  for (const { number, block } of removed.toSorted((a, b) => a.block.first - b.block.first)) {
-    for (let i = 0; i < block.length; i++) {
-      if (i % ENTRIES_PER_STEP === 0) yield;
-      const rankOfEntry = ranks?.get(number)?.[i] ?? 0;
-      if (rankOfEntry > threshold) continue;
-      const entry = block.entry(i);
-      entry.count += equal.get(number)?.get(i) ?? 0;
-      yield* writer.add({ entry, key: '', rank: rankOfEntry });
-    }
+  for (const { number, block } of rewritten) {
+    const rows = keptRows(block, threshold, yield* ranksOf(project, block, threshold));
+    for (const row of rows) row.count += equal.get(number)?.get(row.i) ?? 0;
+    yield* writer.addRows(rows, isEnded);
+    block.release();
   }
-  for (const addition of additions.values()) yield* writer.add(addition);
-  yield* writer.flush();
-  return { removed: removed.map(({ number }) => number), added: writer.written };
+  const merged = isEnded ? unchanged.filter(isSmall) : similarBlocks(unchanged, additions);
+  const newBlocks = yield* blocksOf(hour, threshold, additions, merged.length > 0 || !isEnded);
+  if (merged.length === 0) for (const block of newBlocks) writer.add(block);
+  else {
+    const rows: BlockRow[] = [];
+    for (const block of [...merged.map((each) => each.block), ...newBlocks])
+      rows.push(...keptRows(block, threshold, yield* ranksOf(project, block, threshold)));
+    yield* writer.addRows(rows.sort(compareRows), isEnded);
+  }
+  return { removed: [...rewritten, ...merged].map(({ number }) => number), added: writer.written };
 }
 
-/** The entries by key, with the sum of the counts of equal ones. */
-function* mergeEqual(entries: readonly AttackEntry[]): Generator<void, Map<string, KeyedEntry>> {
-  const merged = new Map<string, KeyedEntry>();
-  for (const [i, entry] of entries.entries()) {
+/** Equal entries become one, with the sum of their counts. In the order of `compareEntries`. */
+function* mergeEqual(entries: readonly AttackEntry[]): Generator<void, KeyedEntry[]> {
+  const sorted = entries
+    .map((entry): KeyedEntry => ({ entry, size: entrySize(entry), key: '', rank: 0 }))
+    .sort(compareKeyed);
+  const merged: KeyedEntry[] = [];
+  for (const [i, keyed] of sorted.entries()) {
     if (i % ENTRIES_PER_STEP === 0) yield;
-    const key = entryKey(entry);
-    const same = merged.get(key);
-    if (same) same.entry = { ...same.entry, count: same.entry.count + entry.count };
-    else merged.set(key, { entry, key, rank: 0 });
+    const last = merged.at(-1);
+    if (last === undefined || compareKeyed(last, keyed) !== 0) merged.push(keyed);
+    else last.entry = { ...last.entry, count: last.entry.count + keyed.entry.count };
   }
   return merged;
 }
 
-function* rank(project: string, additions: ReadonlyMap<string, KeyedEntry>): Generator<void, void> {
-  let n = 0;
-  for (const addition of additions.values()) {
-    if (n++ % ENTRIES_PER_STEP === 0) yield;
-    addition.rank = sampleRank(project, addition.key);
+/** As `compareEntries`. Most entries differ in time or ID, and need no key. */
+function compareKeyed(a: KeyedEntry, b: KeyedEntry): number {
+  if (a.entry.time !== b.entry.time) return a.entry.time - b.entry.time;
+  if (a.entry.id !== b.entry.id) return a.entry.id < b.entry.id ? -1 : 1;
+  const [one, other] = [keyOf(a), keyOf(b)];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+function keyOf(keyed: KeyedEntry): string {
+  keyed.key ||= entryKey(keyed.entry);
+  return keyed.key;
+}
+
+function* rank(project: string, additions: readonly KeyedEntry[]): Generator<void, void> {
+  for (const [i, addition] of additions.entries()) {
+    if (i % ENTRIES_PER_STEP === 0) yield;
+    addition.rank = sampleRank(project, keyOf(addition));
   }
 }
 
-/** `threshold`: 0 removes nothing. */
-function removeAbove(additions: Map<string, KeyedEntry>, threshold: number): Map<string, KeyedEntry> {
-  if (threshold === 0) return additions;
-  for (const [key, addition] of additions) if (addition.rank > threshold) additions.delete(key);
-  return additions;
+/** By block and row, the counts of additions that the block has already; and the other additions. */
+interface EqualEntries {
+  equal: Map<number, Map<number, number>>;
+  others: readonly KeyedEntry[];
 }
 
-/** Moves additions that a block has already to the result: counts by block and row. Reads each row of their times once. */
+/** `additions`: in order. Reads each stored row of their times once. */
 function* findEqual(
   blocks: readonly StoredBlock[],
-  additions: Map<string, KeyedEntry>,
-): Generator<void, Map<number, Map<number, number>>> {
-  const found = new Map<number, Map<number, number>>();
+  additions: readonly KeyedEntry[],
+): Generator<void, EqualEntries> {
+  const equal: EqualEntries['equal'] = new Map();
+  const found = new Set<KeyedEntry>();
+  const byTime = new Map<number, KeyedEntry[]>();
+  for (const addition of additions) {
+    const same = byTime.get(addition.entry.time);
+    if (same) same.push(addition);
+    else byTime.set(addition.entry.time, [addition]);
+  }
   for (const { number, block } of blocks) {
-    const times = new Set(Array.from(additions.values(), ({ entry }) => entry.time));
     const counts = new Map<number, number>();
     let n = 0;
-    for (const time of times) {
-      if (n++ % ENTRIES_PER_STEP === 0) yield;
+    for (const [time, same] of byTime) {
       if (time < block.first || time > block.last) continue;
-      for (let i = firstRow(block.times, time); block.times[i] === time; i++) {
+      if (n++ % ENTRIES_PER_STEP === 0) yield;
+      let i = firstRow(block.times, time);
+      if (block.times[i] !== time) continue;
+      const ids = new Set(same.map(({ entry }) => entry.id));
+      let byKey: Map<string, KeyedEntry> | undefined;
+      for (; block.times[i] === time; i++) {
         if (n++ % ENTRIES_PER_STEP === 0) yield;
-        const key = entryKey(block.entry(i));
-        const addition = additions.get(key);
+        if (!ids.has(block.idOf(i))) continue;
+        byKey ??= new Map(same.map((addition) => [keyOf(addition), addition]));
+        const addition = byKey.get(entryKey(block.entry(i)));
         if (addition === undefined) continue;
         counts.set(i, addition.entry.count);
-        additions.delete(key);
+        found.add(addition);
       }
     }
-    if (counts.size > 0) found.set(number, counts);
+    if (counts.size > 0) equal.set(number, counts);
   }
-  return found;
+  return { equal, others: additions.filter((addition) => !found.has(addition)) };
 }
 
 /** The ranks of stored entries, by block. */
@@ -184,57 +225,111 @@ function* readRanks(
   blocks: readonly StoredBlock[],
 ): Generator<void, Map<number, Float64Array>> {
   const ranks = new Map<number, Float64Array>();
-  for (const { number, block } of blocks) {
-    if (block.ranks.length === block.length) ranks.set(number, block.ranks);
-    else {
-      const computed = new Float64Array(block.length);
-      for (let i = 0; i < block.length; i++) {
-        if (i % ENTRIES_PER_STEP === 0) yield;
-        computed[i] = sampleRank(project, entryKey(block.entry(i)));
-      }
-      ranks.set(number, computed);
-    }
-    yield;
-  }
+  for (const { number, block } of blocks) ranks.set(number, yield* ranksOf(project, block, 1));
   return ranks;
+}
+
+/** Empty without a threshold. */
+function* ranksOf(project: string, block: AttackBlock, threshold: number): Generator<void, Float64Array> {
+  yield;
+  if (threshold === 0) return new Float64Array(0);
+  if (block.ranks.length === block.length) return block.ranks;
+  const computed = new Float64Array(block.length);
+  for (let i = 0; i < block.length; i++) {
+    if (i % ENTRIES_PER_STEP === 0) yield;
+    computed[i] = sampleRank(project, entryKey(block.entry(i)));
+  }
+  return computed;
 }
 
 /** The largest of the `limit` smallest ranks. */
 function thresholdOf(
-  additions: ReadonlyMap<string, KeyedEntry>,
+  additions: readonly KeyedEntry[],
   stored: ReadonlyMap<number, Float64Array>,
   limit: number,
 ): number {
-  const all = [...additions.values()].map((addition) => addition.rank);
+  const all = additions.map((addition) => addition.rank);
   for (const ranks of stored.values()) for (const each of ranks) all.push(each);
   return Float64Array.from(all).sort()[limit - 1] ?? 0;
 }
 
-/** The last blocks, as long as they are small. */
-function smallTail(blocks: readonly StoredBlock[], additions: Iterable<KeyedEntry>): StoredBlock[] {
-  let [entries, size, first] = [0, 0, blocks.length];
-  for (const { entry } of additions) {
-    entries++;
-    size += entrySize(entry);
+/** Those that are not above the threshold. */
+function keptRows(block: AttackBlock, threshold: number, ranks: Float64Array): BlockRow[] {
+  const rows: BlockRow[] = [];
+  for (let i = 0; i < block.length; i++) {
+    const rankOfEntry = threshold > 0 ? (ranks[i] ?? 0) : 0;
+    if (rankOfEntry > threshold) continue;
+    const [time = 0, count = 0] = [block.times[i], block.counts[i]];
+    rows.push({ block, i, time, count, rank: rankOfEntry, key: '' });
   }
-  for (; first > 0; first--) {
-    const { block } = blocks[first - 1] as StoredBlock;
-    const isLarger = block.length > SIZE_RATIO * entries;
-    if (isLarger || entries + block.length > BLOCK_ENTRIES_MAX || size + block.size > BLOCK_SIZE_MAX) break;
-    entries += block.length;
-    size += block.size;
-  }
-  return blocks.slice(first);
+  return rows;
 }
 
-/** Writes blocks one after the other, so that no more entries are in memory than a block has. */
+/** How much of a block this takes. */
+function shareOf({ length, size }: Pick<AttackBlock, 'length' | 'size'>): number {
+  return Math.max(length / BLOCK_ENTRIES_MAX, size / BLOCK_SIZE_MAX);
+}
+
+/** Larger blocks stay as they are. */
+function isSmall({ block }: StoredBlock): boolean {
+  return shareOf(block) <= 1 / 2;
+}
+
+/** The blocks to merge with new entries: as many as are not much larger than all smaller ones together. */
+function similarBlocks(blocks: readonly StoredBlock[], additions: readonly KeyedEntry[]): StoredBlock[] {
+  const small = blocks.filter(isSmall).sort((a, b) => shareOf(a.block) - shareOf(b.block));
+  const size = additions.reduce((all, addition) => all + addition.size, 0);
+  let sum = shareOf({ length: additions.length, size });
+  let similar = 0;
+  for (const [i, { block }] of small.entries()) {
+    if ((MERGED_BLOCKS - 1) * shareOf(block) <= sum) similar = i + 1;
+    sum += shareOf(block);
+  }
+  return small.slice(0, similar);
+}
+
+/** `additions`: in order. */
+function* blocksOf(
+  hour: number,
+  threshold: number,
+  additions: readonly KeyedEntry[],
+  isOpen: boolean,
+): Generator<void, AttackBlock[]> {
+  const blocks: AttackBlock[] = [];
+  for (const part of parts(additions, ({ size }) => size)) {
+    yield;
+    const entries = part.map(({ entry }) => entry);
+    const ranks = threshold > 0 ? part.map((addition) => addition.rank) : [];
+    const encoded = yield* encodeBlock({ hour, threshold, entries, ranks, isOpen: isOpen && isHalf(part) });
+    blocks.push(AttackBlock.of(hour, encoded));
+  }
+  return blocks;
+}
+
+/** As few as possible, each of which fits into a block. */
+function* parts<T>(items: readonly T[], sizeOf: (item: T) => number): Generator<readonly T[]> {
+  let [first, sum] = [0, 0];
+  for (const [i, item] of items.entries()) {
+    const size = sizeOf(item);
+    if (i - first === BLOCK_ENTRIES_MAX || (sum + size > BLOCK_SIZE_MAX && i > first)) {
+      yield items.slice(first, i);
+      [first, sum] = [i, 0];
+    }
+    sum += size;
+  }
+  if (first < items.length) yield items.slice(first);
+}
+
+/** So that it may be merged with others. */
+function isHalf({ length }: readonly unknown[]): boolean {
+  return length <= BLOCK_ENTRIES_MAX / 2;
+}
+
 class BlockWriter {
   readonly written: StoredBlock[] = [];
   readonly #hour: number;
   readonly #threshold: number;
   readonly #firstNumber: number;
-  #entries: KeyedEntry[] = [];
-  #size = 0;
 
   constructor(hour: number, threshold: number, firstNumber: number) {
     this.#hour = hour;
@@ -242,35 +337,23 @@ class BlockWriter {
     this.#firstNumber = firstNumber;
   }
 
-  *add(keyed: KeyedEntry): Generator<void, void> {
-    const size = entrySize(keyed.entry);
-    if (this.#entries.length === BLOCK_ENTRIES_MAX || this.#size + size > BLOCK_SIZE_MAX) yield* this.flush();
-    this.#entries.push(keyed);
-    this.#size += size;
-  }
-
-  *flush(): Generator<void, void> {
-    if (this.#entries.length === 0) return;
-    yield;
-    const sorted = this.#entries.sort(compareKeyed);
-    const content = {
-      hour: this.#hour,
-      entries: sorted.map(({ entry }) => entry),
-      threshold: this.#threshold,
-      ranks: this.#threshold > 0 ? sorted.map((keyed) => keyed.rank) : [],
-    };
-    const block = new AttackBlock(this.#hour, yield* encodeBlock(content));
+  add(block: AttackBlock): void {
     this.written.push({ number: this.#firstNumber + this.written.length, block });
-    this.#entries = [];
-    this.#size = 0;
   }
-}
 
-/** As `compareEntries`. */
-function compareKeyed(a: KeyedEntry, b: KeyedEntry): number {
-  if (a.entry.time !== b.entry.time) return a.entry.time - b.entry.time;
-  for (const keyed of [a, b]) keyed.key ||= entryKey(keyed.entry);
-  return a.key < b.key ? -1 : 1;
+  /** `rows`: in order. */
+  *addRows(rows: readonly BlockRow[], isEnded: boolean): Generator<void, void> {
+    const blocks = new Set(rows.map(({ block }) => block));
+    // The sizes of entries matter only if together they exceed those of a block.
+    const size = [...blocks].reduce((sum, block) => sum + block.size, 0);
+    const sizes = new Map(size <= BLOCK_SIZE_MAX ? [] : [...blocks].map((block) => [block, block.sizes]));
+    for (const part of parts(rows, ({ block, i }) => sizes.get(block)?.[i] ?? 0)) {
+      yield;
+      const isOpen = !isEnded && isHalf(part);
+      const content = { hour: this.#hour, threshold: this.#threshold, rows: part, isOpen };
+      this.add(AttackBlock.of(this.#hour, yield* encodeRows(content)));
+    }
+  }
 }
 
 /** The threshold of an hour; 0 if no entry was dropped. */
@@ -296,32 +379,34 @@ export function* eraseFromHour(
   blocks: readonly StoredBlock[],
   matcher: AttackMatcher,
 ): Generator<void, Erasure> {
-  const erasure: Erasure = { removed: [], added: [], erased: 0 };
   const matched = new Map<number, Set<number>>();
   for (const { number, block } of blocks) {
     yield;
     const rows = matcher.rows(block, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
     if (rows.length > 0) matched.set(number, new Set(rows));
   }
-  if (matched.size === 0) return erasure;
-  const threshold = lowestThreshold(blocks.map(({ block }) => block));
+  if (matched.size === 0) return { removed: [], added: [], erased: 0 };
+  return yield* applyThreshold(hour, blocks, lowestThreshold(blocks.map(({ block }) => block)), matched);
+}
+
+/** What the hour becomes if all blocks get a threshold. `erased`: rows to remove, by block. */
+export function* applyThreshold(
+  hour: number,
+  blocks: readonly StoredBlock[],
+  threshold: number,
+  erased: ReadonlyMap<number, ReadonlySet<number>> = new Map(),
+): Generator<void, Erasure> {
+  const erasure: Erasure = { removed: [], added: [], erased: 0 };
   for (const { number, block } of blocks) {
-    const rows = matched.get(number);
+    const rows = erased.get(number);
     if (rows === undefined && block.threshold === threshold) continue;
-    const content = { hour, entries: [] as AttackEntry[], threshold, ranks: [] as number[] };
-    for (let i = 0; i < block.length; i++) {
-      if (i % ENTRIES_PER_STEP === 0) yield;
-      const rankOfEntry = threshold > 0 ? (block.ranks[i] ?? 0) : 0;
-      if (rankOfEntry > threshold) continue;
-      if (rows?.has(i)) erasure.erased++;
-      else {
-        content.entries.push(block.entry(i));
-        if (threshold > 0) content.ranks.push(rankOfEntry);
-      }
-    }
+    const kept = keptRows(block, threshold, block.ranks);
+    const others = kept.filter(({ i }) => !rows?.has(i));
+    erasure.erased += kept.length - others.length;
     erasure.removed.push(number);
-    if (content.entries.length === 0) continue;
-    erasure.added.push({ number, block: new AttackBlock(hour, yield* encodeBlock(content)) });
+    if (others.length === 0) continue;
+    const encoded = yield* encodeRows({ hour, threshold, rows: others });
+    erasure.added.push({ number, block: AttackBlock.of(hour, encoded) });
   }
   return erasure;
 }

@@ -1,9 +1,9 @@
 /** The list of kept attacks: which of them a query selects, in which order, and how many there are. */
-import type { AttackBlock } from './attack-block.ts';
-import { type AttackEntry, entryId, entryKey } from './attack-entries.ts';
+import { type AttackBlock, type BlockRow, compareRows } from './attack-block.ts';
+import { type AttackEntry, entryId } from './attack-entries.ts';
 import type { AttackFilter } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
-import { AttackSelection, attacksOf, lengthOf, type SelectedRows } from './attack-selection.ts';
+import { AttackSelection, type SelectedRows } from './attack-selection.ts';
 import type { Selection, TimeRange } from './store.ts';
 
 export interface AttackQuery extends Selection, TimeRange {
@@ -23,14 +23,6 @@ export interface AttackList {
   /** The number of entries that are kept of the range, hosts and categories, and the number of attacks they stand for. */
   kept: number;
   keptAttacks: number;
-}
-
-interface Row {
-  block: AttackBlock;
-  i: number;
-  time: number;
-  /** See `entryKey`; '' until it is needed. */
-  key: string;
 }
 
 const ROWS_PER_STEP = 256;
@@ -62,11 +54,11 @@ export class AttackLister {
     let total = 0;
     for (const block of blocks) {
       const { counted, selected } = this.#selection.select(block, threshold);
-      this.list.kept += lengthOf(counted);
-      this.list.keptAttacks += attacksOf(counted);
+      this.list.kept += counted.length;
+      this.list.keptAttacks += counted.attacks;
       all.push(selected);
-      total += lengthOf(selected);
-      this.list.totalAttacks += attacksOf(selected);
+      total += selected.length;
+      this.list.totalAttacks += selected.attacks;
       yield;
     }
     const [first, end] = this.#page(total);
@@ -83,7 +75,7 @@ export class AttackLister {
 
   /** `first` and `end`: positions in the list of these rows. */
   *#addItems(selected: readonly SelectedRows[], first: number, end: number): Generator<void, void> {
-    const total = selected.reduce((sum, rows) => sum + lengthOf(rows), 0);
+    const total = selected.reduce((sum, { length }) => sum + length, 0);
     const positions = this.#query.isAscending ? [first, end] : [total - end, total - first];
     const rows = yield* sortedRows(selected, ...(positions as [number, number]));
     if (!this.#query.isAscending) rows.reverse();
@@ -100,30 +92,36 @@ export class AttackLister {
 }
 
 /** Those from the position `first` on, before `end`, in ascending order. */
-function* sortedRows(selected: readonly SelectedRows[], first: number, end: number): Generator<void, Row[]> {
+function* sortedRows(
+  selected: readonly SelectedRows[],
+  first: number,
+  end: number,
+): Generator<void, BlockRow[]> {
   const byTime = selected.toSorted((a, b) => a.block.first - b.block.first);
   const areApart = byTime.every(({ block }, n) => block.first > (byTime[n - 1]?.block.last ?? -1));
-  const found: Row[] = [];
+  const total = selected.reduce((sum, { length }) => sum + length, 0);
+  // Of blocks that overlap, as many as there are up to the page, from their beginning or from their end.
+  const isAtEnd = total - first < end;
+  const count = isAtEnd ? total - first : end;
+  const found: BlockRow[] = [];
   let before = 0;
-  for (const { block, rows } of byTime) {
-    const length = lengthOf({ block, rows });
-    const [from, to] = areApart ? [Math.max(0, first - before), Math.min(length, end - before)] : [0, length];
-    for (let n = from; n < to; n++) {
-      const i = rows?.[n] ?? n;
-      found.push({ block, i, time: block.times[i] ?? 0, key: '' });
-    }
+  for (const selection of byTime) {
+    const { block, length } = selection;
+    const from = areApart ? first - before : isAtEnd ? length - count : 0;
+    const to = areApart ? end - before : isAtEnd ? length : count;
+    const [start, stop] = [Math.max(0, from), Math.min(length, to)];
+    const rows = start < stop ? selection.rows : [];
+    for (let n = start; n < stop; n++) found.push(rowAt(block, rows ? (rows[n] ?? 0) : n));
     before += length;
     yield;
   }
-  return areApart ? found : found.sort(compareRows).slice(first, end);
+  if (areApart) return found;
+  found.sort(compareRows);
+  return isAtEnd ? found.slice(-count).slice(0, end - first) : found.slice(first, end);
 }
 
-/** As `compareEntries`. The rows of a block are in order. */
-function compareRows(a: Row, b: Row): number {
-  if (a.block === b.block) return a.i - b.i;
-  if (a.time !== b.time) return a.time - b.time;
-  for (const row of [a, b]) row.key ||= entryKey(row.block.entry(row.i));
-  return a.key < b.key ? -1 : 1;
+function rowAt(block: AttackBlock, i: number): BlockRow {
+  return { block, i, time: block.times[i] ?? 0, count: 0, rank: 0, key: '' };
 }
 
 /** Remembers the results of a function of few values. */

@@ -3,10 +3,30 @@ import type { AttackBlock } from './attack-block.ts';
 import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
 import type { Selection, TimeRange } from './store.ts';
 
-/** The selected rows of a block, ascending. All of them if `rows` is undefined. */
-export interface SelectedRows {
-  block: AttackBlock;
-  rows: readonly number[] | undefined;
+/** The selected entries of a block. */
+export class SelectedRows {
+  readonly block: AttackBlock;
+  readonly length: number;
+  /** How many attacks they stand for. */
+  readonly attacks: number;
+  readonly #select: () => readonly number[] | undefined;
+
+  constructor(
+    block: AttackBlock,
+    length: number,
+    attacks: number,
+    select: () => readonly number[] | undefined,
+  ) {
+    this.block = block;
+    this.length = length;
+    this.attacks = attacks;
+    this.#select = select;
+  }
+
+  /** Their positions, ascending; undefined if these are all entries. Most queries do not need them of most blocks. */
+  get rows(): readonly number[] | undefined {
+    return this.#select();
+  }
 }
 
 export class AttackSelection {
@@ -38,31 +58,36 @@ export class AttackSelection {
   }
 
   #select(block: AttackBlock, threshold: number, matcher: AttackMatcher): SelectedRows {
-    if (this.#isWhole(block, threshold, matcher)) return { block, rows: undefined };
+    const isWhole = this.#isWhole(block, threshold);
+    if (isWhole && matcher.size === 0)
+      return new SelectedRows(block, block.length, block.attacks, () => undefined);
+    const select = () => this.#rows(block, threshold, matcher);
+    const count = isWhole && block.attacks === block.length ? matcher.count(block) : undefined;
+    if (count !== undefined) return new SelectedRows(block, count, count, select);
+    const rows = select();
+    return new SelectedRows(block, rows.length, attacksOf(block, rows), () => rows);
+  }
+
+  #rows(block: AttackBlock, threshold: number, matcher: AttackMatcher): readonly number[] {
     const { from, to } = this.#range;
     const rows = matcher.rows(block, from, to);
-    if (block.threshold === threshold) return { block, rows };
-    return { block, rows: rows.filter((i) => (block.ranks[i] ?? 0) <= threshold) };
+    if (block.threshold === threshold) return rows;
+    return rows.filter((i) => (block.ranks[i] ?? 0) <= threshold);
   }
 
   /** Whether all entries of the block are selected: most blocks are, which needs no more than their heads. */
   isWhole(block: AttackBlock, threshold: number): boolean {
-    return this.#isWhole(block, threshold, this.#selected);
+    return this.#selected.size === 0 && this.#isWhole(block, threshold);
   }
 
-  #isWhole(block: AttackBlock, threshold: number, matcher: AttackMatcher): boolean {
+  /** Whether the range has all entries of the block, and all of them are kept. */
+  #isWhole(block: AttackBlock, threshold: number): boolean {
     const { from, to } = this.#range;
-    return matcher.size === 0 && from <= block.first && block.last < to && block.threshold === threshold;
+    return from <= block.first && block.last < to && block.threshold === threshold;
   }
 }
 
-export function lengthOf({ block, rows }: SelectedRows): number {
-  return rows?.length ?? block.length;
-}
-
-/** How many attacks the rows stand for. */
-export function attacksOf({ block, rows }: SelectedRows): number {
-  if (rows === undefined || rows.length === block.length) return block.attacks;
+function attacksOf(block: AttackBlock, rows: readonly number[]): number {
   if (block.attacks === block.length) return rows.length;
   return rows.reduce((sum, i) => sum + (block.counts[i] ?? 0), 0);
 }

@@ -24,7 +24,7 @@ import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
 import { newSource } from '../sources.ts';
 import type { Appended, AppendLimits, Batch, BatchLink, BatchRecord, FollowedPath } from '../store.ts';
-import { GroupAttacks } from './attacks.ts';
+import { chunkOfHour, GroupAttacks } from './attacks.ts';
 import { RecordReader } from './records.ts';
 import {
   addChecksum,
@@ -34,6 +34,8 @@ import {
   countChange,
   countChunkChange,
   EXACT,
+  LEVELS,
+  MINUTES,
   metaValue,
   type ProjectRecord,
   type PutRecord,
@@ -135,7 +137,7 @@ function* openGroup(
   project: StoredProject,
   batches: readonly Batch[],
   now: number,
-  requestsMax: number,
+  { requestsMax, eventsMax }: AppendLimits,
 ): Generator<void, Group> {
   const decision = yield* decide(batches, project, now, requestsMax);
   const counts = new GroupCounts();
@@ -149,7 +151,7 @@ function* openGroup(
       counts.add(event, project.record.scope, scope);
       if (attack === null) continue;
       const host = hostId === null || scope === null ? null : { id: hostId, scope };
-      attacks.add(event, host?.id ?? null);
+      if (eventsMax > 0) attacks.add(event, host?.id ?? null);
       if (details === undefined) continue;
       lists.add({ time, attack, details }, count, host);
     }
@@ -166,7 +168,7 @@ function* mergeGroup(
 ): Generator<void, void> {
   yield* counts.merge(schema, put);
   yield* lists.merge(schema, topKeys, put);
-  if (eventsMax > 0) yield* attacks.merge(schema, project.record, eventsMax, put);
+  yield* attacks.merge(schema, project.record, eventsMax, put);
 }
 
 const EVENTS_PER_STEP = 500;
@@ -185,7 +187,7 @@ export function* prepareGroup(
 ): Generator<void, Group | undefined> {
   const record = schema.projects.get(batches[0]?.project ?? '');
   if (record === undefined) return undefined;
-  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, limits.requestsMax);
+  const group = yield* openGroup(schema, new StoredProject(schema, record), batches, now, limits);
   const writes: Parameters<PutRecord>[] = [];
   let bytes = 0;
   const keep: PutRecord = (table, key, value) => {
@@ -213,8 +215,7 @@ export function appendGroup(
   const isCurrent =
     prepared?.project.isCurrent(project) &&
     prepared.decision.batches.outcomes.every((outcome, i) => outcome === decided.outcomes[i]);
-  const group =
-    prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, limits.requestsMax));
+  const group = prepared && isCurrent ? prepared : finish(openGroup(schema, project, batches, now, limits));
   const { counted, results, requests, newest } = group.decision;
   if (counted.length === 0) return results;
   const sources = putSources(schema, record, counted);
@@ -228,14 +229,19 @@ export function appendGroup(
     generations: requests.generations,
   });
   countChange(schema);
-  let [level, chunk] = [-1, -1];
+  const changed = new Set<number>();
+  const countOnce = (level: number, chunk: number) => {
+    const key = chunk * LEVELS.length + level;
+    if (changed.has(key)) return;
+    changed.add(key);
+    countChunkChange(schema, level, chunk);
+  };
   const put: PutRecord = (table, key, value) => {
     if (value === null) schema[table].removeSync(key);
     else schema[table].putSync(key, value);
-    if (table !== 'cells' || key[0] === EXACT.id) return;
-    if (key[0] === level && key.readUInt32BE(1) === chunk) return;
-    [level, chunk] = [key[0] ?? 0, key.readUInt32BE(1)];
-    countChunkChange(schema, level, chunk);
+    if (table === 'cells' && key[0] !== EXACT.id) countOnce(key[0] ?? 0, key.readUInt32BE(1));
+    // Blocks of the hour before may have been merged.
+    if (table === 'attacks') countOnce(MINUTES.id, chunkOfHour(key.readUInt32BE(0)));
   };
   if (group.writes) for (const write of group.writes) put(...write);
   else finish(mergeGroup(schema, group, limits, put));

@@ -1,13 +1,18 @@
 /** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
-import { AttackBlock, BODY_PARTS, type BodyPart } from '../attack-block.ts';
+import { BoundedCache } from '../../cache.ts';
+import { AttackBlock, BlockHead, BODY_PARTS, type BodyPart } from '../attack-block.ts';
 import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
 import {
   AttackAdditions,
   type AttackHour,
   addToHour,
+  applyThreshold,
   areEqual,
   eraseFromHour,
+  type HourChange,
+  hourAdditions,
+  lowestThreshold,
   type StoredBlock,
 } from '../attack-hours.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
@@ -15,12 +20,16 @@ import { AttackScan, type VisitHour } from '../attack-scan.ts';
 import { finish, Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
 import { inSnapshot } from './count.ts';
+import { tryTo } from './records.ts';
 import {
   addChecksum,
   type BinaryTable,
   CHECKSUM_BYTES,
   cellsSeed,
+  changesOf,
   keySteps,
+  MINUTES,
+  metaValue,
   type ProjectRecord,
   type PutRecord,
   type ReadOptions,
@@ -109,24 +118,41 @@ function removeBlock(put: PutRecord, { hour, scope, number }: BlockKey): void {
   for (const key of keysOfBlock(blockKey(hour, scope, number))) put('attacks', key, null);
 }
 
+function putChange(put: PutRecord, hour: number, scope: number, { removed, added }: HourChange): void {
+  for (const number of removed) removeBlock(put, { hour, scope, number });
+  for (const { number, block } of added) putBlock(put, { hour, scope, number }, block);
+}
+
 /** The blocks of an hour of a project, by number. Those of a snapshot read their bodies when they are used. */
 function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
   const heads = headsOf(schema, hour, scope, read);
   if (read) return heads;
-  return heads.map(({ number, block }) => ({ number, block: new AttackBlock(hour, block.bytes) }));
+  return heads.map(({ number, block }) => ({ number, block: AttackBlock.of(hour, block.bytes) }));
 }
 
 /** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
 function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
+  const keys = headKeys(attacks, hour, scope, read);
+  return keys.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
+}
+
+function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: ReadOptions): Buffer[] {
   const range = { start: blockKey(hour, scope, 0), end: blockKey(hour, scope + 1, 0) };
-  const heads = [...attacks.getKeys({ ...range, ...read })].filter(({ length }) => length === HEAD_KEY_BYTES);
-  return heads.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
+  return [...attacks.getKeys({ ...range, ...read })].filter(({ length }) => length === HEAD_KEY_BYTES);
 }
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
 export function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
-  const head = new Uint8Array(withoutBlockChecksum(key, attacks.getBinaryFast(key, read) ?? NO_BYTES));
-  return new AttackBlock(parseBlockKey(key).hour, head, (part) => {
+  return withBody(attacks, key, readHead(attacks, key, read), read);
+}
+
+function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockHead {
+  const bytes = withoutBlockChecksum(key, attacks.getBinaryFast(key, read) ?? NO_BYTES);
+  return new BlockHead(parseBlockKey(key).hour, new Uint8Array(bytes));
+}
+
+function withBody(attacks: BinaryTable, key: Buffer, head: BlockHead, read?: ReadOptions): AttackBlock {
+  return new AttackBlock(head, (part) => {
     const stored = attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES;
     return stored.subarray(CHECKSUM_BYTES);
   });
@@ -144,92 +170,137 @@ export class GroupAttacks extends AttackAdditions {
     put: PutRecord,
   ): Generator<void, void> {
     const before = keptListsFrom(schema);
-    for (const [hour, entries] of [...this.hours].sort(([a], [b]) => a - b)) {
+    const isNew = (hour: number) => headsOf(schema, hour, scope).length === 0;
+    for (const addition of hourAdditions(this, isNew)) {
+      const { hour } = addition;
       if (hour * HOUR_MS < before) continue;
       const blocks = headsOf(schema, hour, scope);
-      const { removed, added } = yield* addToHour({ project, hour, blocks, entries, limit });
-      for (const number of removed) removeBlock(put, { hour, scope, number });
-      for (const { number, block } of added) putBlock(put, { hour, scope, number }, block);
+      putChange(put, hour, scope, yield* addToHour(addition, { project, blocks, limit }));
     }
   }
 }
 
-export async function listAttacks(schema: Schema, query: AttackQuery): Promise<AttackList> {
-  const lister = await addHours(
-    schema,
-    query,
-    query,
-    (isRegistered) => new AttackLister(query, isRegistered),
-  );
-  return lister.list;
-}
+/** Queries of kept attacks. Keeps the heads of blocks until the change counter of their hours differs. */
+export class AttackReader {
+  readonly #schema: Schema;
+  readonly #heads = new BoundedCache<string, CachedHeads>({
+    name: 'attack_blocks',
+    entriesMax: HEADS_BYTES_MAX / HEADS_BYTES,
+    weightMax: HEADS_BYTES_MAX,
+    weight: ({ heads }) => HEADS_BYTES + heads.length * HEAD_BYTES,
+  });
 
-export async function countAttacks(schema: Schema, query: AttackCountQuery): Promise<AttackCounts> {
-  const range = { ...rangeOf(query), isAscending: true };
-  const { points, keptAttacks } = await addHours(
-    schema,
-    query,
-    range,
-    (isRegistered) => new AttackCounter(query, isRegistered),
-  );
-  return { points, keptAttacks };
-}
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
 
-export async function scanAttacks(
-  schema: Schema,
-  query: Selection & TimeRange,
-  visit: VisitHour,
-): Promise<void> {
-  const range = { ...query, isAscending: true };
-  await addHours(schema, query, range, (isRegistered) => new AttackScan(query, visit, isRegistered));
-}
+  async list(query: AttackQuery): Promise<AttackList> {
+    const create = (isRegistered: (hostId: string) => boolean) => new AttackLister(query, isRegistered);
+    return (await this.#addHours(query, query, create)).list;
+  }
 
-/** Adds the hours of a range to what `create` returns. */
-function addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
-  schema: Schema,
-  { project: id }: Selection,
-  range: TimeRange & { isAscending: boolean },
-  create: (isRegistered: (hostId: string) => boolean) => T,
-): Promise<T> {
-  return inSnapshot(schema, async (read) => {
-    const project = schema.projects.get(id, read);
-    const target = create(
-      memoized(
+  async count(query: AttackCountQuery): Promise<AttackCounts> {
+    const range = { ...rangeOf(query), isAscending: true };
+    const create = (isRegistered: (hostId: string) => boolean) => new AttackCounter(query, isRegistered);
+    const { points, keptAttacks } = await this.#addHours(query, range, create);
+    return { points, keptAttacks };
+  }
+
+  async scan(query: Selection & TimeRange, visit: VisitHour): Promise<void> {
+    const range = { ...query, isAscending: true };
+    await this.#addHours(query, range, (isRegistered) => new AttackScan(query, visit, isRegistered));
+  }
+
+  /** Adds the hours of a range to what `create` returns. */
+  #addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
+    { project: id }: Selection,
+    range: TimeRange & { isAscending: boolean },
+    create: (isRegistered: (hostId: string) => boolean) => T,
+  ): Promise<T> {
+    const schema = this.#schema;
+    return inSnapshot(schema, async (read) => {
+      const project = schema.projects.get(id, read);
+      const isRegistered = memoized(
         (host) => project !== undefined && schema.hosts.get([project.scope, host], read) !== undefined,
-      ),
+      );
+      const target = create(isRegistered);
+      if (project) await new Slices().run(this.#addAll(target, project, range, read));
+      return target;
+    });
+  }
+
+  *#addAll(
+    target: { add(hour: AttackHour): Generator<void, void> },
+    project: ProjectRecord,
+    { from, to, isAscending }: TimeRange & { isAscending: boolean },
+    read: ReadOptions,
+  ): Generator<void, void> {
+    const schema = this.#schema;
+    const first = Math.max(
+      Math.floor(from / HOUR_MS),
+      firstListedHour(schema, read),
+      firstHour(schema, read),
     );
-    function* addAll(found: ProjectRecord) {
-      for (const hour of readAttacks(schema, found, range, read)) {
-        yield;
-        if (hour) yield* target.add(hour);
+    const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
+    const salt = metaValue(schema, 'salt', read);
+    const chunks = [Math.floor(first / HOURS_PER_CHUNK), Math.ceil(end / HOURS_PER_CHUNK)] as const;
+    for (let n = 0; n < chunks[1] - chunks[0]; n++) {
+      const chunk = isAscending ? chunks[0] + n : chunks[1] - 1 - n;
+      yield;
+      const heads = yield* this.#headsOf(project.scope, chunk, salt, read);
+      for (let i = 0; i < HOURS_PER_CHUNK; i++) {
+        const hour = chunk * HOURS_PER_CHUNK + (isAscending ? i : HOURS_PER_CHUNK - 1 - i);
+        if (hour < first || hour >= end) continue;
+        const own = heads.filter(({ key }) => key.readUInt32BE(0) === hour);
+        if (own.length === 0) continue;
+        const blocks = own.map(({ key, head }) => withBody(schema.attacks, key, head, read));
+        yield* target.add({ hour, blocks });
       }
     }
-    if (project) await new Slices().run(addAll(project));
-    return target;
-  });
+  }
+
+  *#headsOf(
+    scope: number,
+    chunk: number,
+    salt: number,
+    read: ReadOptions,
+  ): Generator<void, CachedHeads['heads']> {
+    const { cells, attacks } = this.#schema;
+    // Every change of blocks changes it, in the same transaction.
+    const changes = changesOf(cells, MINUTES.id, chunk, read);
+    const name = `${scope} ${chunk}`;
+    const known = this.#heads.get(name);
+    if (known && known.changes === changes && known.salt === salt) return known.heads;
+    const heads: CachedHeads['heads'] = [];
+    const first = chunk * HOURS_PER_CHUNK;
+    for (const key of keysOf(this.#schema, scope, first, first + HOURS_PER_CHUNK, true, read)) {
+      if (key === undefined) yield;
+      if (key?.length === HEAD_KEY_BYTES)
+        heads.push({ key: Buffer.from(key), head: readHead(attacks, key, read) });
+    }
+    if (changes !== undefined) this.#heads.set(name, { changes, salt, heads });
+    return heads;
+  }
 }
 
-/** The hours of a range that have kept attacks. Undefined after each search: see `keysOf`. */
-function* readAttacks(
-  schema: Schema,
-  project: ProjectRecord,
-  { from, to, isAscending }: TimeRange & { isAscending: boolean },
-  read: ReadOptions,
-): Generator<AttackHour | undefined> {
-  const first = Math.max(Math.floor(from / HOUR_MS), firstListedHour(schema, read), firstHour(schema, read));
-  const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
-  let [hour, blocks]: [number, AttackBlock[]] = [-1, []];
-  for (const key of keysOf(schema, project.scope, first, end, isAscending, read)) {
-    if (key === undefined) yield undefined;
-    if (key?.length !== HEAD_KEY_BYTES) continue;
-    const parsed = parseBlockKey(key);
-    if (parsed.hour !== hour) {
-      if (blocks.length > 0) yield { hour, blocks };
-      [hour, blocks] = [parsed.hour, []];
-    }
-    blocks.push(readBlock(schema.attacks, key, read));
-  }
-  if (blocks.length > 0) yield { hour, blocks };
+interface CachedHeads {
+  changes: number;
+  salt: number;
+  heads: { key: Buffer; head: BlockHead }[];
+}
+
+/** Those of 20 million attacks. */
+const HEADS_BYTES_MAX = 8_388_608;
+/** Of a chunk, and of each of its heads. */
+const HEADS_BYTES = 300;
+const HEAD_BYTES = 1_500;
+
+/** Of the finest level with a change counter: only the latest heads are read again after an append. */
+const HOURS_PER_CHUNK = (MINUTES.cellMs * MINUTES.cellsPerChunk) / HOUR_MS;
+
+/** The chunk whose change counter changes with the blocks of an hour. */
+export function chunkOfHour(hour: number): number {
+  return Math.floor(hour / HOURS_PER_CHUNK);
 }
 
 /** All hours of a project, oldest first, each as it is when it is read. */
@@ -330,9 +401,7 @@ export async function eraseAttacks(
       const blocks = blocksOf(schema, hour, scope);
       // An append may have changed the hour.
       if (!areEqual(blocks, found.blocks)) erasure = finish(eraseFromHour(hour, blocks, matcher));
-      const put = putIn(schema);
-      for (const number of erasure.removed) removeBlock(put, { hour, scope, number });
-      for (const { number, block } of erasure.added) putBlock(put, { hour, scope, number }, block);
+      putChange(putIn(schema), hour, scope, erasure);
       countHourChanges(schema, id, [hour]);
     });
     total += erasure.erased;
@@ -349,6 +418,32 @@ function* hoursOf(schema: Schema, project: ProjectRecord, read?: ReadOptions): G
     yield;
   }
   return hours;
+}
+
+/**
+ * Removes a damaged block. Runs inside a write transaction. The other blocks get the threshold of the hour, if it can be read:
+ * otherwise attacks that an hour over the limit has dropped would come back.
+ */
+export function removeDamagedBlock(schema: Schema, key: Buffer): void {
+  const parsed = tryTo(() => parseBlockKey(key));
+  const blocks = parsed === null ? [] : intactHeads(schema, parsed);
+  for (const each of [key, ...keysOfBlock(key)]) schema.attacks.removeSync(each);
+  const threshold = lowestThreshold(blocks.map(({ block }) => block));
+  if (parsed === null || threshold === 0) return;
+  const { hour, scope } = parsed;
+  for (const other of blocks) {
+    if (other.number === parsed.number) continue;
+    // It may be damaged, too.
+    const change = tryTo(() => finish(applyThreshold(hour, [other], threshold)));
+    if (change) putChange(putIn(schema), hour, scope, change);
+  }
+}
+
+function intactHeads({ attacks }: Schema, { hour, scope }: BlockKey): StoredBlock[] {
+  return headKeys(attacks, hour, scope).flatMap((key) => {
+    const block = tryTo(() => readBlock(attacks, key));
+    return block ? [{ number: parseBlockKey(key).number, block }] : [];
+  });
 }
 
 /** Runs inside a write transaction. */

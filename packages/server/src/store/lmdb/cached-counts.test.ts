@@ -212,6 +212,25 @@ test('a top list of a host that is deleted while its hours are merged is not cac
   rmSync(directory, { recursive: true });
 });
 
+const NEWEST = { filter: { include: {}, exclude: {} }, isAscending: false, offset: 0, limit: 20 };
+
+test('kept attacks are found after those of the hour before were merged', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const project = 'p';
+  // The hour before is in another chunk.
+  const hour = 12;
+  for (const [i, minutes] of [-3, -2, -1, 1].entries()) {
+    const time = Date.UTC(2026, 6, 1, hour, minutes);
+    const attack = { time, hostId: null, request: false, attack: 'xss' as const, count: 1, details: {} };
+    await store.append({ project, source: { name: 's', format: 'events' }, events: [attack], dropped: {} });
+    const { items } = await store.attacks({ project, from: NOW - DAY_MS, to: NOW, ...NEWEST });
+    expect(items).toHaveLength(i + 1);
+  }
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
 async function resultsOf(
   store: Store,
   { project, hosts, from, to }: { project: string; hosts: string[] | undefined; from: number; to: number },
@@ -220,6 +239,7 @@ async function resultsOf(
   return {
     ...(await allCounts(store, { project, hosts, edges: [from, from + Math.floor((to - from) / 3), to] })),
     grid: texts(grid),
+    attacks: await store.attacks({ project, hosts, from, to, ...NEWEST }),
     sources: await store.top({ project, hosts, from, to, list: 'sources', limit: 1 }),
     urls: await store.top({ project, hosts, from, to, list: 'urls', limit: 2 }),
     urlsOfCategory: await store.top({

@@ -3,7 +3,7 @@ import { compareKeys, type Database, type Key } from 'lmdb';
 import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
 import { checkRecord } from '../top-records.ts';
-import { checkBlockRecord, keysOfBlock, parseBlockKey } from './attacks.ts';
+import { checkBlockRecord, parseBlockKey, removeDamagedBlock } from './attacks.ts';
 import { chunksOf, matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import {
   type BinaryTable,
@@ -25,8 +25,8 @@ export interface HourlyTable {
   parseKey: (key: Buffer) => { hour: number; scope: number; number?: number };
   /** Decodes every value. Throws if the record is damaged. */
   check: (key: Buffer, value: Buffer, table: BinaryTable) => void;
-  /** The keys of records that are of no use without this one, itself included. */
-  related: (key: Buffer) => Buffer[];
+  /** Removes a damaged record, and what is of no use without it. */
+  remove: (schema: Schema, key: Buffer) => void;
 }
 
 export const HOURLY_TABLES: readonly HourlyTable[] = [
@@ -35,14 +35,14 @@ export const HOURLY_TABLES: readonly HourlyTable[] = [
     of: ({ topLists }) => topLists,
     parseKey: parseListsKey,
     check: (key, value) => checkRecord(withoutListsChecksum(key, value)),
-    related: (key) => [key],
+    remove: ({ topLists }, key) => topLists.removeSync(key),
   },
   {
     name: 'attacks',
     of: ({ attacks }) => attacks,
     parseKey: parseBlockKey,
     check: checkBlockRecord,
-    related: (key) => [key, ...keysOfBlock(key)],
+    remove: removeDamagedBlock,
   },
 ];
 

@@ -283,11 +283,45 @@ describe('repair', () => {
     );
   });
 
+  test('brings nothing back that an hour over the limit has dropped', async () => {
+    const path = join(directory, `limited-${copies++}.mdb`);
+    const eventsMax = 40;
+    const store = lmdbStore(path, () => NOW, { eventsMax });
+    const query = { project: 'p', from: NOW, to: NOW + HOUR_MS, ...EVERY_ATTACK };
+    const append = (first: number, length: number) => {
+      const events = Array.from({ length }, (_, i): Event => {
+        const details = { id: `${first + i}` };
+        return { time: NOW + first + i, hostId: null, request: false, attack: 'xss', count: 1, details };
+      });
+      return store.append({ project: 'p', source: SOURCE, events, dropped: {} });
+    };
+    await append(0, 100);
+    // The last block has a lower threshold than the first, which still contains entries above it.
+    await append(1_000, 10);
+    const before = (await store.attacks(query)).items.map(({ id }) => id);
+    await store.close();
+    const { root, attacks } = openTables(path);
+    const heads = [...attacks.getKeys()].filter((key) => parseBlockKey(key).part === undefined);
+    const thresholds = heads.map((key) => readBlock(attacks, key).threshold);
+    expect(thresholds).toHaveLength(2);
+    expect(thresholds[1]).toBeLessThan(thresholds[0] ?? 0);
+    const part = Buffer.concat([heads[1] ?? Buffer.alloc(0), Buffer.of(0)]);
+    await root.transaction(() => attacks.putSync(part, lastByteChanged(attacks.get(part) as Buffer)));
+    await root.close();
+    expect((await repairStatistics(path)).lost).toHaveLength(1);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    const repaired = lmdbStore(path, () => NOW, { eventsMax });
+    const after = (await repaired.attacks(query)).items.map(({ id }) => id);
+    await repaired.close();
+    expect(before).toEqual(expect.arrayContaining(after));
+    expect(after.length).toBeGreaterThan(0);
+  });
+
   test('removes a block of attacks that cannot be decoded, though its checksum is right', async () => {
     const path = copy();
     const { root, attacks } = openTables(path);
     const [key = Buffer.alloc(0)] = [...attacks.getKeys()];
-    const block = new AttackBlock(parseBlockKey(key).hour, readBlock(attacks, key).bytes.subarray(0, -1));
+    const block = AttackBlock.of(parseBlockKey(key).hour, readBlock(attacks, key).bytes.subarray(0, -1));
     await root.transaction(() => {
       putBlock((_, at, value) => attacks.putSync(at, value as Buffer), parseBlockKey(key), block);
     });

@@ -24,15 +24,7 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, prepareGroup, putFollowed } from './append.ts';
-import {
-  countAttacks,
-  deleteAttacksSteps,
-  dumpAttacks,
-  eraseAttacks,
-  listAttacks,
-  putAttackHour,
-  scanAttacks,
-} from './attacks.ts';
+import { AttackReader, deleteAttacksSteps, dumpAttacks, eraseAttacks, putAttackHour } from './attacks.ts';
 import { createCounter, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { createHostLists } from './host-lists.ts';
@@ -74,6 +66,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
   const count = createCounter(schema, lookups, hostLists);
   const findPeaks = createPeakFinder(schema, lookups);
   const findTop = createTopFinder(schema, lookups, undefined, options.cacheBytes);
+  const attacks = new AttackReader(schema);
   const { changes } = lookups;
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();
@@ -147,11 +140,11 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
 
     top: (query) => available(() => track(findTop(query))),
 
-    attacks: (query) => available(() => track(listAttacks(schema, query))),
+    attacks: (query) => available(() => track(attacks.list(query))),
 
-    countAttacks: (query) => available(() => track(countAttacks(schema, query))),
+    countAttacks: (query) => available(() => track(attacks.count(query))),
 
-    scanAttacks: (query, visit) => available(() => track(scanAttacks(schema, query, visit))),
+    scanAttacks: (query, visit) => available(() => track(attacks.scan(query, visit))),
 
     eraseAttacks: (id, filter) =>
       available(async () => {

@@ -165,7 +165,7 @@ class Repair {
         const value = records.get(key);
         const finding = value && damageOf(this.#owners, table, key, value, this.#schema);
         if (!finding) continue;
-        for (const each of table.related(key)) records.removeSync(each);
+        table.remove(this.#schema, key);
         this.#lost({ ...finding, problem: `${finding.problem}; removed` });
       }
     });

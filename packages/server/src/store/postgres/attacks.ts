@@ -1,7 +1,7 @@
 /** Kept attacks: the blocks of ../attack-block.ts by hour and number. */
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
-import { AttackBlock, BLOCK_ENTRIES_MAX } from '../attack-block.ts';
+import { AttackBlock, BLOCK_ENTRIES_MAX, BlockHead } from '../attack-block.ts';
 import { AttackCounter, rangeOf } from '../attack-counts.ts';
 import { AttackMatcher } from '../attack-filter.ts';
 import {
@@ -11,6 +11,7 @@ import {
   areEqual,
   eraseFromHour,
   type HourChange,
+  hourAdditions,
   type StoredBlock,
 } from '../attack-hours.ts';
 import { AttackLister } from '../attack-list.ts';
@@ -131,7 +132,7 @@ interface StoredBlocks {
 
 /**
  * Reads what additions may change, after the project was locked: blocks that are not full, that may have equal attacks, or
- * all blocks of an hour over the limit.
+ * all blocks of an hour over the limit. Of the hour before a new one, those that are not full.
  */
 export async function readBlocks(
   run: Run,
@@ -141,7 +142,8 @@ export async function readBlocks(
 ): Promise<StoredBlocks> {
   const hours: StoredBlocks['hours'] = new Map();
   if (added.size === 0 || limit === 0) return { before: 0, hours };
-  const additions = [...added].map(([hour, entries]) => {
+  const hoursBefore = [...added.keys()].map((hour) => hour - 1).filter((hour) => !added.has(hour));
+  const additions = [...added, ...hoursBefore.map((hour) => [hour, []] as const)].map(([hour, entries]) => {
     const times = entries.map(({ time }) => time - hour * HOUR_MS);
     const [first, last] = times.reduce(([a, b], ms) => [Math.min(a, ms), Math.max(b, ms)], [HOUR_MS, 0]);
     return { hour, first, last, entries: entries.length };
@@ -153,7 +155,9 @@ export async function readBlocks(
          WHEN a.entries < ${BLOCK_ENTRIES_MAX} OR (a.first <= k.last AND a.last >= k.first)
            OR sum(a.entries) OVER (PARTITION BY a.hour) + k.entries > $6 THEN a.body END AS body
        FROM unnest($2::int[], $3::int[], $4::int[], $5::int[]) AS k(hour, first, last, entries)
-       JOIN attacks a ON a.project = $1 AND a.hour = k.hour ORDER BY a.hour, a.number`,
+       JOIN attacks a ON a.project = $1 AND a.hour = k.hour
+       WHERE k.entries > 0 OR NOT EXISTS (SELECT FROM attacks n WHERE n.project = $1 AND n.hour = k.hour + 1)
+       ORDER BY a.hour, a.number`,
       [
         project,
         additions.map(({ hour }) => hour),
@@ -175,24 +179,25 @@ type BlockRow = Row & { number: number; head: Buffer; body: Buffer | null };
 
 /** `body`: null if it was not read. */
 function toBlock(hour: number, { head, body }: { head: Buffer; body: Buffer | null }): AttackBlock {
-  if (body !== null) return new AttackBlock(hour, Buffer.concat([head, body]));
-  return new AttackBlock(hour, head, () => {
+  if (body !== null) return AttackBlock.of(hour, Buffer.concat([head, body]));
+  return new AttackBlock(new BlockHead(hour, head), () => {
     throw new Error(`a block of the hour ${hour} was not read`);
   });
 }
 
 export function* mergeAttacks(
   project: string,
-  { hours }: AttackAdditions,
+  additions: AttackAdditions,
   stored: StoredBlocks,
   limit: number,
 ): Generator<void, Map<number, HourChange>> {
   const changes = new Map<number, HourChange>();
   if (limit === 0) return changes;
-  for (const [hour, entries] of hours) {
+  for (const addition of hourAdditions(additions, (hour) => !stored.hours.has(hour))) {
+    const { hour } = addition;
     if (hour * HOUR_MS < stored.before) continue;
     const blocks = stored.hours.get(hour) ?? [];
-    changes.set(hour, yield* addToHour({ project, hour, blocks, entries, limit }));
+    changes.set(hour, yield* addToHour(addition, { project, blocks, limit }));
   }
   return changes;
 }
