@@ -1,8 +1,7 @@
 /** The calls of the console. The browser sends the session cookie. */
-import { type AttackType, type Client, createClient, type Source, WafstatError } from '@wafstat/client';
+import { type Client, createClient, type Source, WafstatError } from '@wafstat/client';
 import { type Counts, type SentCounts, withAllCategories } from './counts.ts';
 import { apiParameters, type Filter } from './filters.ts';
-import type { TimeRange } from './time-range.ts';
 
 export interface Project {
   id: string;
@@ -51,36 +50,6 @@ export interface Kept {
 }
 
 type SentFigures = SentCounts & Omit<Figures, keyof Counts>;
-
-/** A time with more attacks than usual. What is null has no value with at least half of the attacks. */
-export interface Burst extends TimeRange {
-  /** It has not ended. */
-  open: boolean;
-  category: AttackType | null;
-  host: string | null;
-  host_id: string | null;
-  source: string | null;
-  attacks: number;
-  blocked: number;
-  /** Null: there are usually none. */
-  times_usual: number | null;
-}
-
-/** At the end of a range, by the rule of docs/api.md; the bursts are those of the range. */
-export interface Situation {
-  state: 'quiet' | 'attack' | 'no_data';
-  sentence: string;
-  /** Attacks in the last hour. */
-  attacks: number;
-  usual: { low: number; high: number } | null;
-  bursts: Burst[];
-}
-
-interface SituationQuery extends TimeRange {
-  hosts: readonly string[];
-  timezone: string;
-  signal: AbortSignal;
-}
 
 export interface AccessKey {
   access: string;
@@ -312,11 +281,6 @@ export function createApi(origin: string) {
         true,
       );
       return { ...rest, ...withAllCategories({ requests, attacks, blocked }) };
-    },
-    situation(project: string, { from, to, timezone, hosts, signal }: SituationQuery) {
-      const query = new URLSearchParams({ from: String(from), to: String(to), timezone });
-      for (const host of hosts) query.append('hosts', host);
-      return json<Situation>('GET', `v1/${id(project)}/waf/overviews/situation?${query}`, undefined, signal);
     },
     addHost: (project: string, hostname: string) => change('POST', hosts(project), { hostname }),
     renameHost: (project: string, host: string, hostname: string) =>

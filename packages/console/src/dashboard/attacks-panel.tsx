@@ -33,7 +33,7 @@ export function AttacksPanel({ range, wait, refresh }: AttacksPanelProps) {
   const project = useProject();
   const { hosts, filters } = view;
   const box = useRef<HTMLDivElement>(null);
-  const isVisible = useVisible(box);
+  const isVisible = useVisible(box, !wait);
   // Without the range: the list stays as long as it was while time passes.
   const selection = JSON.stringify([project.id, view.selectedRange, hosts, filters]);
   const { limit, more } = useLimit(ROWS, selection);
@@ -171,15 +171,19 @@ export function showAttacks(): void {
   list?.focus({ preventScroll: true });
 }
 
-/** Whether the element has been near the visible part of the page: what nobody sees is not loaded. */
-function useVisible(box: { current: HTMLElement | null }): boolean {
+/**
+ * Whether the element has been in the visible part of the page: what nobody sees is not loaded. `isPlaced`: what is above
+ * the element has its height.
+ */
+function useVisible(box: { current: HTMLElement | null }, isPlaced: boolean): boolean {
   const [isVisible, setVisible] = useState(false);
   useLayoutEffect(() => {
+    if (!isPlaced) return;
     const observer = new IntersectionObserver(([entry]) => {
       if (entry?.isIntersecting) setVisible(true);
     });
     if (box.current !== null) observer.observe(box.current);
     return () => observer.disconnect();
-  }, []);
+  }, [isPlaced]);
   return isVisible;
 }

@@ -1,6 +1,6 @@
 /** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
+import type { Burst } from '@wafstat/client';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { Burst } from '../api.ts';
 import { axisCount, clock, day, formatCount, formatRange, shortTime } from '../format.ts';
 import { countTicks } from '../points.ts';
 import { onTheme, remPx } from '../theme.ts';

@@ -200,7 +200,7 @@ function MatchedRule({
       <span class="label">
         <FilterValue field="rule" value={id} opens="rule">
           <code>{id}</code>
-          <span class="rule-name">{ruleName(id)}</span>
+          <span class="meaning">{ruleName(id)}</span>
         </FilterValue>
       </span>
       {href !== null && (

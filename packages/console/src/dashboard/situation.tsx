@@ -1,6 +1,6 @@
 /** The first line of the dashboard: what is going on, and the bursts of the range. */
+import type { Burst, Situation as Content } from '@wafstat/client';
 import type { ComponentChildren } from 'preact';
-import type { Burst, Situation as Content } from '../api.ts';
 import { useApp } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import type { Filter } from '../filters.ts';

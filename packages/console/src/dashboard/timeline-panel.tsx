@@ -1,7 +1,7 @@
 /** The timeline: requests above, attacks below, by category or by host. */
-import type { AttackType, Client, StatisticsQuery } from '@wafstat/client';
+import type { AttackType, Burst, Client, StatisticsQuery } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
-import type { Burst, HostFigures } from '../api.ts';
+import type { HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
 import { sumOf, total, totalsOf } from '../counts.ts';

@@ -1,5 +1,5 @@
 /** The sources, URLs, rules and countries of the most attacks. */
-import type { BoundedCount, Client, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
+import type { BoundedCount, Client, Location, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
 import { type App, useApp, useProject } from '../app.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { type FilterField, hasFilter } from '../filters.ts';
@@ -12,7 +12,7 @@ import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 
-type Item = BoundedCount & Partial<UrlCount>;
+type Item = BoundedCount & Partial<UrlCount> & Location;
 type List = TopAttacks<Item>;
 
 /** By the field that their values filter. */
@@ -161,14 +161,15 @@ function TopRow({ kind, item, most }: { kind: TopListName; item: Item; most: num
 /** The longest path of a top list, in bytes: longer ones are cut. */
 const URL_BYTES_MAX = 256;
 
-function ItemLabel({ kind, item: { key, host = '', host_id = null } }: { kind: TopListName; item: Item }) {
+function ItemLabel({ kind, item }: { kind: TopListName; item: Item }) {
   const { go } = useApp();
+  const { key, host = '', host_id = null, country, network_name } = item;
   if (kind === 'country') return <FilterValue field="country" value={key} opens="country" />;
   if (kind === 'rule')
     return (
       <FilterValue field="rule" value={key} opens="rule">
         <code>{key}</code>
-        <span class="rule-name">{ruleName(key)}</span>
+        <span class="meaning">{ruleName(key)}</span>
       </FilterValue>
     );
   const isCut = kind === 'url' && new TextEncoder().encode(key).length >= URL_BYTES_MAX;
@@ -181,6 +182,9 @@ function ItemLabel({ kind, item: { key, host = '', host_id = null } }: { kind: T
       )}
       <FilterValue field={kind} value={isCut ? `${key}*` : key} opens={kind}>
         <code>{key}</code>
+        {kind === 'source' && (country ?? network_name) !== undefined && (
+          <span class="meaning">{[country, network_name].filter(Boolean).join(' ')}</span>
+        )}
       </FilterValue>
     </>
   );

@@ -137,9 +137,9 @@ function useDashboard() {
   const situation = useQuery(
     JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]),
     (signal) => {
-      const { from, to } = resolveRange(selectedRange, zone, clock());
+      const { from, to, ...selection } = statisticsQuery(query(signal));
       const range = { from: Math.max(from, to - SITUATION_MS_MAX), to };
-      return api.situation(project.id, { ...range, hosts: selectedHosts, timezone: zone.id, signal });
+      return api.client(project.id).situation({ ...selection, ...range, timezone: zone.id });
     },
     later,
   );
