@@ -17,6 +17,7 @@ const PAGES = {
   hosts: '/console/hosts?live=off',
   sources: '/console/sources?live=off',
   tuning: '/console/tuning?live=off',
+  alerts: '/console/alerts?live=off',
   credentials: '/console/credentials',
   admin: '/console/admin',
   audit: '/console/audit',

@@ -602,6 +602,8 @@ export interface Alert {
   id: string;
   name: string;
   rule: AlertRule;
+  /** The rule in words. */
+  text: string;
   channel: 'webhook' | 'mail';
   /** The mail address, or the origin of the webhook. */
   target: string;

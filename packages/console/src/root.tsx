@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { Api, IngestKey, Project, Session } from './api.ts';
 import { type App, AppContext, type HistoryMode, mayRead, useApp } from './app.ts';
 import { AdministrationPage } from './pages/administration.tsx';
+import { AlertsPage } from './pages/alerts.tsx';
 import { AuditPage } from './pages/audit.tsx';
 import { CredentialsPage } from './pages/credentials.tsx';
 import { DashboardPage } from './pages/dashboard.tsx';
@@ -23,6 +24,7 @@ const PAGE_OF = {
   hosts: HostsPage,
   sources: SourcesPage,
   tuning: TuningPage,
+  alerts: AlertsPage,
   credentials: CredentialsPage,
   admin: AdministrationPage,
   audit: AuditPage,

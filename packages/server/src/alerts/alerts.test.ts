@@ -18,6 +18,8 @@ import { isPrivateAddress } from './addresses.ts';
 import { type AlertSettings, Evaluator, lastTime } from './alerts.ts';
 import { sendWebhook } from './channels.ts';
 import { INCIDENTS_KEPT, Incidents, NO_FACTS } from './incidents.ts';
+import { createReport } from './report.ts';
+import { reportPage } from './report-page.ts';
 import { parseAlert } from './rules.ts';
 
 const START = Date.UTC(2026, 6, 1, 12);
@@ -431,6 +433,42 @@ describe('other rules', () => {
     expect(received).toHaveLength(2);
     expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ state: 'closed', attacks: 599 });
   });
+});
+
+test('a report has totals, top values and incidents, and what users rather than attackers trigger', async () => {
+  await add(THRESHOLD);
+  await attack(100);
+  await tick(evaluatorOf());
+  for (let i = 0; i < 40; i++) {
+    const rules = [{ id: '942100', variable: 'ARGS:q', severity: 'critical' }];
+    const details = {
+      source: `198.51.100.${i}`,
+      url: '/search',
+      rule: '942100',
+      rules,
+      score: 5,
+      blocked: true,
+    };
+    await attack(1, START - 1 - Math.floor((i / 40) * 6.5 * DAY_MS), { request: false, details });
+  }
+  const range = { from: clock.now - 7 * DAY_MS, to: clock.now + 1 };
+  const report = await createReport({ store, identity }, { id: project, name: 'shop' }, range);
+  expect(report.totals).toEqual({ requests: 100, attacks: 140, blocked: 40 });
+  expect(report.before).toEqual({ requests: 0, attacks: 0, blocked: 0 });
+  expect(report.rankings.map(({ title, items }) => [title, items[0]?.key])).toEqual([
+    ['Categories', 'sqli'],
+    ['Hosts', undefined],
+    ['Sources', '198.51.100.0'],
+    ['Rules', '942100'],
+    ['Paths', '/search'],
+  ]);
+  expect(report.incidents).toMatchObject([{ alert: 'flood', attacks: 100 }]);
+  expect(report.candidates).toMatchObject([
+    { path: '/search', variable: 'ARGS:q', rules: ['942100'], attacks: 40 },
+  ]);
+  const page = reportPage(report);
+  for (const text of ['<td>flood</td>', '<td>/search</td><td>ARGS:q</td><td>942100</td>'])
+    expect(page).toContain(text);
 });
 
 describe('mail', () => {

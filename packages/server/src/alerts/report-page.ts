@@ -22,7 +22,7 @@ svg { width: 100%; height: auto } section, tr { break-inside: avoid } thead { di
 `;
 
 export function reportPage(report: Report): string {
-  const { project, from, to, totals, before, rankings, incidents, silent } = report;
+  const { project, from, to, totals, before, rankings, incidents, silent, candidates } = report;
   const figures = [
     ['Attacks', totals.attacks, before.attacks],
     ['Blocked', totals.blocked, before.blocked],
@@ -55,6 +55,17 @@ ${rankings.map(ranking).join('\n')}
     silent.map(({ name, last_seen }) => [name, clock(last_seen)]),
     2,
     'All log sources send.',
+  )}</section>
+<section><h2>Likely false positives</h2>${table(
+    ['Host and path', 'What matched', 'Rules', 'Attacks'],
+    candidates.map(({ host, path, variable, rules, attacks }) => [
+      `${host}${path}`,
+      variable,
+      rules.join(', '),
+      number(attacks),
+    ]),
+    3,
+    'None found.',
   )}</section>
 </body></html>
 `;

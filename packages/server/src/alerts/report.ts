@@ -1,6 +1,7 @@
 /** The figures of a report on a project, and the mail that has it. */
 import type { Identity } from '../identity/identity.ts';
 import type { Incident } from '../identity/records.ts';
+import { THRESHOLD_DEFAULT } from '../statistics/anomaly-score.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import {
   attackActions,
@@ -11,7 +12,9 @@ import {
   topUrls,
 } from '../statistics/overview.ts';
 import { silentSources } from '../statistics/silent-sources.ts';
+import { type TuningItem, tuningReport } from '../statistics/tuning.ts';
 import { HOUR_MS, type Store } from '../store/store.ts';
+import { UTC } from '../zone.ts';
 import type { Mail } from './channels.ts';
 import { clock, number } from './messages.ts';
 import { reportPage } from './report-page.ts';
@@ -51,6 +54,8 @@ export interface Report {
   rankings: Ranking[];
   incidents: (Incident & { alert: string })[];
   silent: { name: string; last_seen: number }[];
+  /** What users trigger, rather than attackers. */
+  candidates: Pick<TuningItem, 'rules' | 'host' | 'path' | 'variable' | 'attacks'>[];
 }
 
 type Range = Parameters<typeof topCategories>[1];
@@ -118,6 +123,11 @@ export async function createReport(
     ],
     incidents,
     silent: silentSources(await store.sources(project.id), to),
+    candidates: (
+      await tuningReport(store, { ...current, threshold: THRESHOLD_DEFAULT, zone: UTC, idFrom: 1 })
+    ).items
+      .filter(({ likely }) => likely === 'false_positive')
+      .slice(0, TOP),
   };
 }
 

@@ -1,5 +1,6 @@
 /** Alerts of a project, and the history of their incidents. */
 import { INCIDENTS_KEPT } from '../alerts/incidents.ts';
+import { ruleText } from '../alerts/messages.ts';
 import { parseAlert, RULE_KINDS, ruleFields } from '../alerts/rules.ts';
 import { malformed } from '../errors.ts';
 import { CATEGORIES } from '../event.ts';
@@ -47,6 +48,7 @@ const ALERT = object({
   id: string('Alert ID.'),
   name: string('Name, unique in the project.'),
   rule: RULE,
+  text: string('The rule in words.'),
   channel: string('How messages are sent.', { enum: ['webhook', 'mail'] }),
   target: string('Mail address, or the origin of the webhook: its path is often a secret.'),
   created: integer('Milliseconds since the epoch.'),
@@ -248,7 +250,7 @@ function parsed(body: unknown, allowPrivate: boolean) {
 }
 
 function publicFields({ id, name, rule, channel, target, created }: Alert) {
-  return { id, name, rule: ruleFields(rule), channel, target, created };
+  return { id, name, rule: ruleFields(rule), text: ruleText(rule), channel, target, created };
 }
 
 function incidentItem({ name }: Alert, incident: Incident) {

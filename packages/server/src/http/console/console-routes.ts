@@ -22,6 +22,7 @@ const PAGES = [
   '/console/hosts',
   '/console/sources',
   '/console/tuning',
+  '/console/alerts',
   '/console/credentials',
   '/console/admin',
   '/console/audit',
