@@ -128,7 +128,9 @@ export function* addToHour(
     yield* writer.addRows(rows, isEnded);
     block.release();
   }
-  const merged = isEnded ? unchanged.filter(isSmall) : similarBlocks(unchanged, additions);
+  const merged = isEnded
+    ? unchanged.filter(({ block }) => isSmall(block))
+    : similarBlocks(unchanged, additions);
   const newBlocks = yield* blocksOf(hour, threshold, additions, merged.length > 0 || !isEnded);
   if (merged.length === 0) for (const block of newBlocks) writer.add(block);
   else {
@@ -270,14 +272,16 @@ function shareOf({ length, size }: Pick<AttackBlock, 'length' | 'size'>): number
   return Math.max(length / BLOCK_ENTRIES_MAX, size / BLOCK_SIZE_MAX);
 }
 
-/** Larger blocks stay as they are. */
-function isSmall({ block }: StoredBlock): boolean {
+/** Larger blocks are not merged with others. */
+function isSmall(block: Pick<AttackBlock, 'length' | 'size'>): boolean {
   return shareOf(block) <= 1 / 2;
 }
 
 /** The blocks to merge with new entries: as many as are not much larger than all smaller ones together. */
 function similarBlocks(blocks: readonly StoredBlock[], additions: readonly KeyedEntry[]): StoredBlock[] {
-  const small = blocks.filter(isSmall).sort((a, b) => shareOf(a.block) - shareOf(b.block));
+  const small = blocks
+    .filter(({ block }) => isSmall(block))
+    .sort((a, b) => shareOf(a.block) - shareOf(b.block));
   const size = additions.reduce((all, addition) => all + addition.size, 0);
   let sum = shareOf({ length: additions.length, size });
   let similar = 0;
@@ -296,33 +300,35 @@ function* blocksOf(
   isOpen: boolean,
 ): Generator<void, AttackBlock[]> {
   const blocks: AttackBlock[] = [];
-  for (const part of parts(additions, ({ size }) => size)) {
+  for (const { items, ...part } of parts(additions, ({ size }) => size)) {
     yield;
-    const entries = part.map(({ entry }) => entry);
-    const ranks = threshold > 0 ? part.map((addition) => addition.rank) : [];
-    const encoded = yield* encodeBlock({ hour, threshold, entries, ranks, isOpen: isOpen && isHalf(part) });
+    const entries = items.map(({ entry }) => entry);
+    const ranks = threshold > 0 ? items.map((addition) => addition.rank) : [];
+    const encoded = yield* encodeBlock({ hour, threshold, entries, ranks, isOpen: isOpen && isSmall(part) });
     blocks.push(AttackBlock.of(hour, encoded));
   }
   return blocks;
 }
 
-/** As few as possible, each of which fits into a block. */
-function* parts<T>(items: readonly T[], sizeOf: (item: T) => number): Generator<readonly T[]> {
-  let [first, sum] = [0, 0];
-  for (const [i, item] of items.entries()) {
-    const size = sizeOf(item);
-    if (i - first === BLOCK_ENTRIES_MAX || (sum + size > BLOCK_SIZE_MAX && i > first)) {
-      yield items.slice(first, i);
-      [first, sum] = [i, 0];
-    }
-    sum += size;
-  }
-  if (first < items.length) yield items.slice(first);
+interface Part<T> {
+  items: readonly T[];
+  length: number;
+  size: number;
 }
 
-/** So that it may be merged with others. */
-function isHalf({ length }: readonly unknown[]): boolean {
-  return length <= BLOCK_ENTRIES_MAX / 2;
+/** As few as possible, each of which fits into a block. */
+function* parts<T>(items: readonly T[], sizeOf: (item: T) => number): Generator<Part<T>> {
+  let [first, size] = [0, 0];
+  for (const [i, item] of items.entries()) {
+    const own = sizeOf(item);
+    const length = i - first;
+    if (length === BLOCK_ENTRIES_MAX || (size + own > BLOCK_SIZE_MAX && length > 0)) {
+      yield { items: items.slice(first, i), length, size };
+      [first, size] = [i, 0];
+    }
+    size += own;
+  }
+  if (first < items.length) yield { items: items.slice(first), length: items.length - first, size };
 }
 
 class BlockWriter {
@@ -343,14 +349,14 @@ class BlockWriter {
 
   /** `rows`: in order. */
   *addRows(rows: readonly BlockRow[], isEnded: boolean): Generator<void, void> {
-    const blocks = new Set(rows.map(({ block }) => block));
-    // The sizes of entries matter only if together they exceed those of a block.
-    const size = [...blocks].reduce((sum, block) => sum + block.size, 0);
-    const sizes = new Map(size <= BLOCK_SIZE_MAX ? [] : [...blocks].map((block) => [block, block.sizes]));
-    for (const part of parts(rows, ({ block, i }) => sizes.get(block)?.[i] ?? 0)) {
+    const blocks = [...new Set(rows.map(({ block }) => block))];
+    const isSmallTogether = blocks.reduce((sum, { size }) => sum + size, 0) <= BLOCK_SIZE_MAX / 2;
+    // Decoding the sizes of entries takes time, and is useless if all fit into a block.
+    const sizes = new Map(isSmallTogether ? [] : blocks.map((block) => [block, block.sizes]));
+    for (const { items, ...part } of parts(rows, ({ block, i }) => sizes.get(block)?.[i] ?? 0)) {
       yield;
-      const isOpen = !isEnded && isHalf(part);
-      const content = { hour: this.#hour, threshold: this.#threshold, rows: part, isOpen };
+      const isOpen = !isEnded && isSmall(part);
+      const content = { hour: this.#hour, threshold: this.#threshold, rows: items, isOpen };
       this.add(AttackBlock.of(this.#hour, yield* encodeRows(content)));
     }
   }
