@@ -77,7 +77,17 @@ const LONG_FILES = [
     'postgres-cluster',
     'postgres-identity',
   ],
-  ...['faults', 'packaging', 'alerts', 'follow', 'lifecycle', 'workers', 'crash', 'data-directory', 'web-servers'],
+  ...[
+    'faults',
+    'packaging',
+    'alerts',
+    'follow',
+    'lifecycle',
+    'workers',
+    'crash',
+    'data-directory',
+    'web-servers',
+  ],
   ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
   ...[
     'console',
