@@ -111,10 +111,13 @@ describe('the vendor’s JavaScript SDK', () => {
 
   test('the tests below cover every statistics call of the service', async () => {
     const response = await fetch(`${server.address}/openapi.json`);
-    const { paths } = (await response.json()) as { paths: Record<string, { get?: { tags?: string[] } }> };
-    const statistics = Object.entries(paths).filter(([, { get }]) => get?.tags?.includes('statistics'));
-    const tested = new Set(Object.keys(CALLS).map((path) => `/v1/{project_id}/waf/${path.split('?')[0]}`));
-    expect(statistics.map(([path]) => path).toSorted()).toEqual([...tested].toSorted());
+    const api = (await response.json()) as { paths: Record<string, { get?: { tags?: string[] } }> };
+    const statistics = Object.entries(api.paths).filter(([, { get }]) => get?.tags?.includes('statistics'));
+    // They depend on GeoIP files and on the history before the range: calls.test.ts and situation-call.test.ts test them.
+    const others = ['overviews/attack/network', 'overviews/situation'];
+    const paths = new Set([...Object.keys(CALLS).map((call) => call.split('?')[0]), ...others]);
+    const expected = [...paths].map((path) => `/v1/{project_id}/waf/${path}`);
+    expect(statistics.map(([path]) => path).toSorted()).toEqual(expected.toSorted());
   });
 
   test.each(FILTERS)('every statistics call returns the numbers of %s', async (_, hostnames, filter) => {
