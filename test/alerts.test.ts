@@ -173,7 +173,7 @@ describe('on the command line', () => {
       '--json',
     ]);
     expect(status).toBe(0);
-    expect(stderr).toContain('silence is left out: the store has no history of no line from');
+    expect(stderr).toContain('silence is left out: only thresholds and spikes can be replayed');
     const [incident, ...others] = JSON.parse(stdout);
     expect(others).toEqual([]);
     expect(incident).toMatchObject({ alert: 'flood', attacks: 200 });

@@ -210,7 +210,7 @@ const replayAlerts = subcommand(
           if (canReplay(alert.rule)) {
             const found = await replay(store, id, alert.rule, { from, to });
             incidents.push(...found.map((incident) => ({ alert: alert.name, ...incident })));
-          } else warn(io, `${alert.name} is left out: the store has no history of ${ruleText(alert.rule)}`);
+          } else warn(io, `${alert.name} is left out: only thresholds and spikes can be replayed`);
         }
         incidents.sort((a, b) => a.since - b.since);
         return printList(io, json, incidents, ({ alert, since, until, attacks }) => [
