@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Fence, Page } from './pages.ts';
+import { type Fence, outputPattern, Page } from './pages.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually, PROGRAM, type Process } from './process.ts';
 import { Sandbox } from './sandbox.ts';
@@ -58,13 +58,6 @@ test('links of all pages lead to files and headings that exist', () => {
   const broken = names.flatMap((name) => new Page(name).brokenLinks.map((link) => `${name}: ${link}`));
   expect(broken).toEqual([]);
 });
-
-/** `...` stands for any text, or on a line of its own for any number of lines. */
-function pattern(documented: string): RegExp {
-  const escaped = documented.trimEnd().replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
-  const lines = escaped.replaceAll(/^\\\.\\\.\\\.\n/gm, '(?:.*\n)*').replace(/\n\\\.\\\.\\\.$/, '(?:\n.*)*');
-  return new RegExp(`^${lines.replaceAll('\\.\\.\\.', '.*')}$`);
-}
 
 const PROMETHEUS = {
   needs: 'apt-get install prometheus prometheus-alertmanager',
@@ -259,7 +252,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
     )('$title', async ({ title, fence }) => {
       await PREPARE[title]?.();
       const documented = PAGE.ofKind('output').find(({ name }) => name === fence.name);
-      const expected = pattern(documented?.code ?? '');
+      const expected = outputPattern(documented?.code ?? '');
       if (fence.kind === 'wait') {
         await eventually(async () => expected.test((await run(fence)).stdout) || undefined, String(expected));
       } else {

@@ -67,3 +67,10 @@ function anchorsOf(markdown: string): string[] {
       .replaceAll(' ', '-'),
   );
 }
+
+/** What an `output` block stands for: `...` stands for any text, or on a line of its own for any number of lines. */
+export function outputPattern(documented: string): RegExp {
+  const escaped = documented.trimEnd().replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+  const lines = escaped.replaceAll(/^\\\.\\\.\\\.\n/gm, '(?:.*\n)*').replace(/\n\\\.\\\.\\\.$/, '(?:\n.*)*');
+  return new RegExp(`^${lines.replaceAll('\\.\\.\\.', '.*')}$`);
+}

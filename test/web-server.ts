@@ -33,7 +33,7 @@ const CRS = '/usr/share/modsecurity-crs/rules';
 const ENGINE = `
 SecRuleEngine On
 SecRequestBodyAccess On
-SecRule REQUEST_URI "@beginsWith /own-rule" "id:10001,phase:1,deny,status:403,log,auditlog,msg:'Own rule'"
+SecRule REQUEST_URI "@beginsWith /own-rule" "id:99001,phase:1,deny,status:403,log,auditlog,msg:'Own rule'"
 SecAuditEngine RelevantOnly
 SecAuditLogRelevantStatus "^(?:5|4(?!04))"
 SecAuditLogType Serial
