@@ -217,8 +217,11 @@ async function copyDataFile(from: string, to: string): Promise<void> {
 
 function sync(path: string): void {
   const fd = openSync(path, 'r');
-  fsyncSync(fd);
-  closeSync(fd);
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 function inUse(file: string): UserError {
