@@ -164,16 +164,26 @@ function openTrail(path: string, directory: string): number {
   const flags = O_APPEND | O_RDWR | O_NOFOLLOW;
   try {
     const created = openSync(path, flags | O_CREAT | O_EXCL, 0o600);
-    adopt(created, directory);
-    return created;
+    return closedOnError(created, () => adopt(created, directory));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
   const file = openSync(path, flags);
-  const stats = fstatSync(file);
-  if (stats.isFile() && stats.nlink === 1) return file;
-  closeSync(file);
-  throw new Error('it is a link or not a regular file');
+  return closedOnError(file, () => {
+    const stats = fstatSync(file);
+    if (!stats.isFile() || stats.nlink !== 1) throw new Error('it is a link or not a regular file');
+  });
+}
+
+/** Returns the file, or closes it if the check fails. */
+function closedOnError(file: number, check: () => void): number {
+  try {
+    check();
+    return file;
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
 }
 
 /** If root runs a command on the directory of the service, the service must be able to write the file afterwards. */

@@ -167,7 +167,7 @@ function isRunning(pid: number): boolean {
 /** Statistics first, so that the identity file has every project in them. */
 async function copyDirectory(from: string, to: string): Promise<void> {
   for (const file of [statisticsFile(from), identityFile(from)]) {
-    if (!existsSync(file)) continue;
+    if (!fileExists(file)) continue;
     await checkPages(file);
     await copyDataFile(file, join(to, basename(file)));
   }
@@ -217,8 +217,11 @@ async function copyDataFile(from: string, to: string): Promise<void> {
 
 function sync(path: string): void {
   const fd = openSync(path, 'r');
-  fsyncSync(fd);
-  closeSync(fd);
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 function inUse(file: string): UserError {

@@ -75,13 +75,14 @@ export function isInitialised(directory: string): boolean {
   return fileExists(identityFile(directory));
 }
 
-/** Unlike `existsSync`, throws EACCES without permission for the directory, which would look empty. */
+/** Unlike `existsSync`, throws if the answer is unknown: without permission, a directory would look empty. */
 export function fileExists(path: string): boolean {
   try {
     statSync(path);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EACCES') throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
     return false;
   }
 }

@@ -3,8 +3,8 @@ import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
 import { ChangeCounter } from '../lmdb/change-counter.ts';
-import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { commitSync, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
+import { CommitFailed, Committer, tryTo } from '../lmdb/commit.ts';
+import { closingOnError, commitSync, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
 import { createIdentityStore, WriteQueue } from './copied-store.ts';
 import { IdentityDamaged, IdentityNotWritable } from './errors.ts';
 import type { IdentityStore } from './identity-store.ts';
@@ -98,14 +98,13 @@ export function openLmdbIdentity(
   revocationsKept = REVOCATIONS_KEPT,
 ): LmdbIdentity {
   const file = openFile(path);
-  const problem = versionProblem(file.version, path);
-  if (problem !== null) {
-    void file.root.close();
-    throw new IdentityDamaged(problem.problem);
-  }
-  // Only a new file needs the write lock, which another process may hold.
-  if (!file.version.doesExist('version'))
-    commitSync(file, () => void file.version.putSync('version', IDENTITY_VERSION));
+  closingOnError(file.root, () => {
+    const problem = versionProblem(file.version, path);
+    if (problem !== null) throw new IdentityDamaged(problem.problem);
+    // Only a new file needs the write lock, which another process may hold.
+    if (!file.version.doesExist('version'))
+      commitSync(file, () => void file.version.putSync('version', IDENTITY_VERSION));
+  });
 
   const copy = new RecordsCopy();
   const counter = new ChangeCounter(
@@ -129,12 +128,7 @@ export function openLmdbIdentity(
     if (counter.get() > copy.number) copy.apply(load(file, copy.number, counter.renew()));
   }
 
-  try {
-    sync();
-  } catch (error) {
-    void file.root.close();
-    throw error;
-  }
+  closingOnError(file.root, sync);
   const store = createIdentityStore(
     copy,
     {
@@ -189,12 +183,12 @@ type IdentityFile = ReturnType<typeof openFile>;
 
 function openFile(path: string, readOnly = false) {
   const { table, ...file } = readOnly ? openReadOnly(path) : openLmdb(path);
-  return {
+  return closingOnError(file.root, () => ({
     ...file,
     /** Without a checksum: older and newer releases must be able to read it. */
     version: table<number, 'version'>('meta', { encoding: 'json' }),
     records: new MirroredTable(table),
-  };
+  }));
 }
 
 function versionProblem(table: Database<number, 'version'>, path: string): IdentityProblem | null {
@@ -209,11 +203,7 @@ function versionProblem(table: Database<number, 'version'>, path: string): Ident
 
 /** Null if it is damaged. A new file has none yet. */
 function readVersion(table: Database<number, 'version'>): number | null {
-  try {
-    return table.get('version') ?? IDENTITY_VERSION;
-  } catch {
-    return null;
-  }
+  return tryTo(() => table.get('version') ?? IDENTITY_VERSION);
 }
 
 function stateOf({ records }: IdentityFile, key: StateKey): number | string | undefined {

@@ -299,6 +299,19 @@ test('a rotated file that is written again before its last read is not finished'
   await one.close();
 });
 
+test('a log that is emptied and filled again counts, even if all lines have the same end', async () => {
+  const sameEnd = (count: number) => lines(count).replaceAll('}', `,"labels":"${'x'.repeat(300)}"}`);
+  writeFileSync(path, sameEnd(2));
+  const one = follower();
+  await lookAll(one);
+  // At the offset that was counted, another line ends.
+  writeFileSync(path, sameEnd(3));
+  await lookAll(one);
+  expect(await requests()).toBe(5);
+  expect(warnings).toEqual([expect.stringContaining('was truncated')]);
+  await one.close();
+});
+
 test('a rotated file that is truncated and written again during a read counts once', async () => {
   writeFileSync(path, lines(1));
   const before = follower();

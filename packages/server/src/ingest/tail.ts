@@ -9,10 +9,10 @@ import type { FileSystem, OpenFile } from './file-system.ts';
 import { isWholeJson } from './formats/json.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
 import type { Pipeline } from './pipeline.ts';
-import { hasSample, readAt, sampleOf } from './plain-file.ts';
+import { hasSample, readAt, type Sample, sampleOf } from './plain-file.ts';
 import { createReader, type LineReader } from './reader.ts';
 
-/** Each read compares these bytes before the offset: a difference means that the file was truncated. */
+/** Each read compares these bytes before the offset, and the first ones: a difference means that the file was truncated. */
 const FINGERPRINT_BYTES = 256;
 
 interface TailOptions {
@@ -32,6 +32,8 @@ interface Progress {
   offset: number;
   /** The bytes before the offset. */
   fingerprint: Buffer;
+  /** Of the first counted bytes: lines may all have the same length and the same end. */
+  start: Sample | null;
   checkpoints: Checkpoints;
   reader: LineReader;
   lines: number;
@@ -156,10 +158,11 @@ export class Tail {
 
   /** The next bytes; null if the file was truncated. */
   async #unread(): Promise<Buffer | null> {
-    const { offset, fingerprint } = this.#progress;
+    const { offset, fingerprint, start: first } = this.#progress;
     const start = offset - fingerprint.length;
     const seen = await readAt(this.#handle, start, fingerprint.length + LINE_BYTES_MAX);
-    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) {
+    const hasStart = first === null || hasSample(this.#handle.fd, first, this.#options.fs);
+    if (!hasStart || !seen.subarray(0, fingerprint.length).equals(fingerprint)) {
       reached('tail.truncated');
       return null;
     }
@@ -266,6 +269,7 @@ function initialProgress({ store, ingest }: TailOptions): Progress {
   return {
     offset: 0,
     fingerprint: Buffer.alloc(0),
+    start: null,
     checkpoints: new Checkpoints(store, ingest),
     reader: createReader(ingest.reader),
     lines: 0,
@@ -276,6 +280,7 @@ function initialProgress({ store, ingest }: TailOptions): Progress {
 
 function advance(progress: Progress, bytes: Buffer): void {
   if (progress.firstLineHash === null && hasContent(bytes)) progress.firstLineHash = firstLineHash(bytes);
+  if (progress.offset === 0) progress.start = sampleOf(0, bytes);
   progress.offset += bytes.length;
   progress.lines += countLineEnds(bytes);
   const before = bytes.length >= FINGERPRINT_BYTES ? bytes : Buffer.concat([progress.fingerprint, bytes]);

@@ -205,6 +205,16 @@ export function isLmdbError(error: unknown): error is Error & { code: number } {
   return error instanceof Error && 'code' in error && typeof error.code === 'number';
 }
 
+/** Null if the data is damaged. Throws errors of the operating system: `repair` must not replace what it could not read. */
+export function tryTo<T>(action: () => T): T | null {
+  try {
+    return action();
+  } catch (error) {
+    if (isLmdbError(error) && error.code > 0) throw error;
+    return null;
+  }
+}
+
 /** A child transaction, because only that is rolled back if the action throws. */
 async function commit<T>(root: RootDatabase, action: () => T): Promise<T> {
   try {

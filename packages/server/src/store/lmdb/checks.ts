@@ -1,10 +1,11 @@
 /** Problems of the tables other than counts, which `verify` reports and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { tryTo } from '../../lmdb/commit.ts';
 import { isStart } from '../batches.ts';
 import { isDeletedHost } from '../ids.ts';
 import { checkRecord } from '../top-records.ts';
 import { checkBlockRecord, parseBlockKey, removeDamagedBlock } from './attacks.ts';
-import { chunksOf, matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
+import { chunksOf, matchesHostKey, matchesProjectKey } from './records.ts';
 import {
   type BinaryTable,
   checkedJson,

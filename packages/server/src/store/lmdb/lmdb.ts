@@ -1,7 +1,7 @@
 /** The embedded store: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { dirname } from 'node:path';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
-import { FreeSpace } from '../../lmdb/files.ts';
+import { closingOnError, FreeSpace } from '../../lmdb/files.ts';
 import { reached } from '../../rare-states.ts';
 import { GroupCommit, ProjectCommits, weighBatch } from '../group-commit.ts';
 import { resolveHosts } from '../resolve-hosts.ts';
@@ -61,6 +61,7 @@ const PREPARED_WEIGHT_MIN = 5_000;
 export function lmdbStore(path: string, now: () => number = Date.now, options: StoreOptions = {}): Store {
   const limits = appendLimits(options);
   const schema = openSchema(path);
+  const fileId = closingOnError(schema.root, () => metaValue(schema, 'born'));
   const lookups = createLookups(schema, options.cacheBytes);
   const hostLists = createHostLists(schema, lookups);
   const count = createCounter(schema, lookups, hostLists);
@@ -129,7 +130,7 @@ export function lmdbStore(path: string, now: () => number = Date.now, options: S
   }
 
   return {
-    fileId: metaValue(schema, 'born'),
+    fileId,
 
     append: (batch) => available(() => appends.append(batch)),
 

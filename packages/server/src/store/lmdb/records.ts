@@ -2,7 +2,7 @@
 
 import { compareKeys, type Database, type Key } from 'lmdb';
 import { recordsRead } from '../../diagnostics.ts';
-import { isLmdbError } from '../../lmdb/commit.ts';
+import { tryTo } from '../../lmdb/commit.ts';
 import type { Level } from '../plan.ts';
 import { StoreDamaged } from '../store.ts';
 import {
@@ -191,15 +191,5 @@ export function* records(
     const scope = key.readUInt32BE(5);
     const sections = tryTo(() => checkedSections(level.id, chunk, scope, value));
     yield { scope, sections };
-  }
-}
-
-/** Null if the data is damaged. Throws errors of the operating system: `repair` must not replace what it could not read. */
-export function tryTo<T>(action: () => T): T | null {
-  try {
-    return action();
-  } catch (error) {
-    if (isLmdbError(error) && error.code > 0) throw error;
-    return null;
   }
 }

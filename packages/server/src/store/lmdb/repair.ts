@@ -2,6 +2,7 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
+import { tryTo } from '../../lmdb/commit.ts';
 import { commitSync } from '../../lmdb/files.ts';
 import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
@@ -25,7 +26,6 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { tryTo } from './records.ts';
 import {
   addChecksum,
   cellsKey,

@@ -2,6 +2,7 @@
 
 import { inspect } from 'node:util';
 import { OVERVIEW_GROUPS } from '../../event.ts';
+import { tryTo } from '../../lmdb/commit.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
@@ -26,7 +27,7 @@ import {
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
-import { checkEntry, chunksOf, records, tryTo } from './records.ts';
+import { checkEntry, chunksOf, records } from './records.ts';
 import {
   CHANGES,
   checkKnownVersion,
