@@ -1,5 +1,6 @@
 /** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
 import { BoundedCache } from '../../cache.ts';
+import { tryTo } from '../../lmdb/commit.ts';
 import { AttackBlock, BlockHead, BODY_PARTS, type BodyPart } from '../attack-block.ts';
 import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
@@ -20,7 +21,6 @@ import { AttackScan, type VisitHour } from '../attack-scan.ts';
 import { finish, Slices } from '../slices.ts';
 import { HOUR_MS, type Selection, StoreDamaged, type TimeRange } from '../store.ts';
 import { inSnapshot } from './count.ts';
-import { tryTo } from './records.ts';
 import {
   addChecksum,
   type BinaryTable,
