@@ -125,7 +125,7 @@ describeService('access', (service) => {
     await service.enter('/console/?range=1hour');
     await expect.poll(() => page.locator('.figure.busiest .value').textContent()).toBe(evil);
     await page.getByRole('button', { name: /^Hosts/ }).click();
-    await page.getByLabel('<script>').check();
+    await page.getByRole('checkbox', { name: '<script>' }).check();
     await page.getByRole('link', { name: 'Hosts', exact: true }).click();
     await page.getByRole('button', { name: `Rename ${evil}` }).click();
     await page.getByLabel('Host name').waitFor();

@@ -61,7 +61,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await servers[leader]?.kill();
       await attack(1_000);
       await eventually(() => receiver.keys('second', 'open')[0], 'the second message');
-      expect(servers[1 - leader]?.stderr).toContain('incident opened');
+      const other = servers[1 - leader];
+      await eventually(() => other?.stderr.includes('incident opened') || undefined, 'its log');
       expect(receiver.messages.map(({ body }) => [body.alert, body.state])).toEqual([
         ['first', 'open'],
         ['second', 'open'],

@@ -164,11 +164,21 @@ export function ActionLabel({ action }: { action: AttackEvent['action'] }) {
   );
 }
 
-/** Scrolls to the list, which is below the panels. */
+/** How long panels above the list may take to load, and change their heights, after a filter was set. */
+const SETTLE_MS = 5_000;
+
+/** Scrolls to the list, which is below the panels, and stays there until these have loaded or the user scrolls. */
 export function showAttacks(): void {
   const list = document.getElementById(ATTACKS_ID);
-  list?.scrollIntoView({ behavior: 'smooth' });
-  list?.focus({ preventScroll: true });
+  if (list === null) return;
+  list.scrollIntoView({ behavior: 'smooth' });
+  list.focus({ preventScroll: true });
+  const observer = new ResizeObserver(() => list.scrollIntoView());
+  observer.observe(document.body);
+  const stop = () => observer.disconnect();
+  setTimeout(stop, SETTLE_MS);
+  for (const input of ['wheel', 'touchstart', 'keydown', 'pointerdown'])
+    addEventListener(input, stop, { once: true, passive: true });
 }
 
 /**
