@@ -237,14 +237,8 @@ function matchedRequest({ rules = [], score }: KeptEvent): MatchedRequest {
   return { matches, score };
 }
 
-type Hidden = 'stay' | 'go';
-
 /** Whether each request is blocked according to the log and the exclusions. */
-function predicted(
-  events: readonly KeptEvent[],
-  exclusions: TuningReport['items'],
-  hidden: Hidden,
-): boolean[] {
+function predicted(events: readonly KeptEvent[], exclusions: TuningReport['items']): boolean[] {
   const blocked = REQUESTS.map(() => false);
   for (const event of events) {
     const removed = exclusions
@@ -256,7 +250,7 @@ function predicted(
       return ofRule.some(({ variable }) => variable === match.variable) ? 'target' : 'nothing';
     };
     const [, n] = /[?&]n=(\d+)/.exec(event.request_line) ?? [];
-    blocked[Number(n)] = isBlocked(matchedRequest(event), 5, removal, hidden);
+    blocked[Number(n)] = isBlocked(matchedRequest(event), 5, removal);
   }
   return blocked;
 }
@@ -338,26 +332,14 @@ async function expectTuned(start: Start): Promise<void> {
   expect(describeAll(ofKind('attack').filter((n) => before[n] === 403 && after[n] !== 403))).toEqual([]);
 
   /** The requests whose verdict was predicted, and wrongly. */
-  const mismatches = (
-    exclusions: TuningReport['items'],
-    statuses: readonly number[],
-    ...hidden: Hidden[]
-  ) => {
-    const predictions = hidden.map((each) => predicted(events, exclusions, each));
-    return indexes.filter((n) => predictions.every((blocked) => blocked[n] !== (statuses[n] === 403)));
+  const mismatches = (exclusions: TuningReport['items'], statuses: readonly number[]) => {
+    const blocked = predicted(events, exclusions);
+    return indexes.filter((n) => blocked[n] !== (statuses[n] === 403));
   };
   // At most one of a thousand.
   expect(REQUESTS).toHaveLength(1_000);
-  expect(describeAll(mismatches([], before, 'stay')).slice(1)).toEqual([]);
-  expect(describeAll(mismatches(chosen, after, 'stay')).slice(1)).toEqual([]);
-  // Exclusions that nobody should load: the verdict is one of the two that are possible.
-  const random = new Random(3);
-  const half = chosenExclusions(report, { all: true, force: true }).filter(() => random.chance(0.5));
-  writeFileSync(file, exclusionFile(half));
-  const opened = await statusesOf(start, `SecRuleEngine On\nInclude ${file}`);
-  expect(opened.filter((status) => status === 403).length).toBeGreaterThan(100);
-  expect(opened.filter((status, n) => status !== 403 && before[n] === 403).length).toBeGreaterThan(100);
-  expect(describeAll(mismatches(half, opened, 'stay', 'go')).slice(1)).toEqual([]);
+  expect(describeAll(mismatches([], before)).slice(1)).toEqual([]);
+  expect(describeAll(mismatches(chosen, after)).slice(1)).toEqual([]);
 }
 
 const startNginx: Start = (engine) => startNginxWith('access_log off;', engine);
