@@ -140,9 +140,9 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
   mutant(
     'tail-fingerprint-unchecked',
     'ingest/tail.ts',
-    'if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) {',
+    'if (!hasStart || !seen.subarray(0, fingerprint.length).equals(fingerprint)) {',
     'if (seen.length < 0) {',
-    follow('after copytruncate'),
+    follow('lines have the same end'),
   ),
   mutant(
     'tail-reader-not-copied',

@@ -44,9 +44,9 @@ export const KNOWN_DEFECTS: readonly Mutant[] = [
   },
   {
     name: 'refilled-file-twice',
-    file: 'packages/server/src/ingest/tail.ts',
-    from: 'const isSame = hasSample(this.#handle.fd, sampleOf(start, seen), this.#options.fs);',
-    to: 'const isSame = true;',
+    file: 'packages/server/src/ingest/plain-file.ts',
+    from: 'return fillSync(fd, offset, now, fs) && now.equals(bytes);',
+    to: 'return true;',
     tests: unit('ingest/follow.test.ts'),
   },
 ];

@@ -3,18 +3,25 @@ import { createHash } from 'node:crypto';
 import {
   appendFileSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AUDIT_FILE_BYTES_MAX, openAuditFile } from '../../../packages/server/src/audit/audit-file.ts';
 import { type AuditEntry, allRecords } from '../../../packages/server/src/audit/audit-trail.ts';
+import type { IdentityStore } from '../../../packages/server/src/identity/identity-store.ts';
+import { openLmdbIdentity, repairIdentity } from '../../../packages/server/src/identity/lmdb-identity.ts';
+import type { User } from '../../../packages/server/src/identity/records.ts';
+import { commitSync, openLmdb } from '../../../packages/server/src/lmdb/files.ts';
 import { lmdbStore } from '../../../packages/server/src/store/lmdb/lmdb.ts';
 import { repairStatistics } from '../../../packages/server/src/store/lmdb/repair.ts';
 import { openTables } from '../../../packages/server/src/store/lmdb/schema.ts';
@@ -22,7 +29,7 @@ import { type Store, StoreDamaged } from '../../../packages/server/src/store/sto
 import { memoryStore } from '../../memory-store.ts';
 import { NOW } from '../../store-conformance/data.ts';
 import { failNth, observeCalls } from './calls.ts';
-import { batch, fill, stateOf, statesOf } from './state.ts';
+import { batch, fill, HORIZON, isBetween, stateOf, statesOf } from './state.ts';
 
 type Outcome = 'done' | 'failed' | 'killed';
 
@@ -34,6 +41,9 @@ interface Operation {
   /** Compares the data of a process that has ended with the oracle. */
   check(directory: string, outcome: Outcome): Promise<void>;
 }
+
+/** Calls that change no file. */
+const READS = /^(?:lmdb\.(?:get|doesExist)|existsSync|read|[fl]?stat)/;
 
 /** A lock file that LMDB fills. Without one, every process of the machine is searched for the data file. */
 const NO_LOCK = Buffer.alloc(4_096);
@@ -70,33 +80,57 @@ function hashOf(directory: string): string {
   return hash.digest('hex');
 }
 
+/** The files below the directory that this process has open. */
+function openFiles(directory: string): string[] {
+  const descriptors = '/proc/self/fd';
+  if (!existsSync(descriptors)) return [];
+  return readdirSync(descriptors).flatMap((fd) => {
+    const link = join(descriptors, fd);
+    const path = existsSync(link) ? readlinkSync(link) : '';
+    return path.startsWith(`${directory}/`) ? [path.slice(directory.length)] : [];
+  });
+}
+
 /** Runs the operation with an error of each call, and as if the process was killed before each call. */
 async function failEachCall({ prepare, run, check }: Operation): Promise<void> {
   const original = newDirectory();
   await prepare(original);
+  const checked = new Set<string>();
+  /** Files that are the same as others before need not be checked again. */
+  const checkOnce = async (directory: string, outcome: Outcome) => {
+    const key = `${outcome} ${hashOf(directory)}`;
+    if (checked.has(key)) return;
+    checked.add(key);
+    const copy = copyOf(directory);
+    await check(copy, outcome);
+    rmSync(copy, { recursive: true });
+  };
   const snapshots = new Map<string, string>();
   const clean = copyOf(original);
   let calls = 0;
+  let hasRead = false;
   await observeCalls(
-    () => {
+    (name) => {
       calls++;
       // A killed process leaves what the files have at this moment.
-      const hash = hashOf(clean);
-      if (!snapshots.has(hash)) snapshots.set(hash, copyOf(clean));
+      const hash = hasRead ? '' : hashOf(clean);
+      if (!hasRead && !snapshots.has(hash)) snapshots.set(hash, copyOf(clean));
+      hasRead = READS.test(name);
       return undefined;
     },
     () => run(clean),
   );
-  await check(copyOf(clean), 'done');
+  await checkOnce(clean, 'done');
   expect(calls).toBeGreaterThan(5);
   for (const killed of snapshots.values()) {
-    await check(copyOf(killed), 'killed');
+    await checkOnce(killed, 'killed');
     await run(killed);
-    await check(copyOf(killed), 'done');
+    await checkOnce(killed, 'done');
   }
-  const before = hashOf(original);
+  await checkOnce(original, 'failed');
+  const unchanged = hashOf(original);
+  let directory = copyOf(original);
   for (let n = 0; n < calls; n++) {
-    const directory = copyOf(original);
     let call = '';
     const fail = failNth(n, 'error');
     const observe = (name: string) => {
@@ -109,9 +143,15 @@ async function failEachCall({ prepare, run, check }: Operation): Promise<void> {
         () => 'done' as const,
         () => 'failed' as const,
       );
-      if (outcome === 'done' || hashOf(directory) !== before) await check(copyOf(directory), outcome);
+      await nextTurn();
+      expect(openFiles(directory)).toEqual([]);
+      // Then the next attempt is the same as with a copy.
+      if (outcome === 'failed' && hashOf(directory) === unchanged) continue;
+      await checkOnce(directory, outcome);
       await run(directory);
-      await check(copyOf(directory), 'done');
+      await checkOnce(directory, 'done');
+      rmSync(directory, { recursive: true });
+      directory = copyOf(original);
     } catch (error) {
       throw new Error(`call ${n + 1} of ${calls} (${call}) failed, and then: ${(error as Error).message}`, {
         cause: error,
@@ -141,6 +181,20 @@ test('append', async () => {
     check: async (directory, outcome) => {
       const possible = { done: [after], failed: [before], killed: [before, after] };
       expect(possible[outcome]).toContain(await withStore(directory, stateOf));
+    },
+  });
+});
+
+test('prune', async () => {
+  const prune = (store: Store) => store.prune(HORIZON);
+  const { before, after } = await statesOf(prune);
+  await failEachCall({
+    prepare,
+    run: (directory) => withStore(directory, prune),
+    check: async (directory, outcome) => {
+      const state = await withStore(directory, stateOf);
+      if (outcome === 'done') expect(state).toBe(after);
+      else expect(isBetween(state, before, after)).toBe(true);
     },
   });
 });
@@ -214,6 +268,69 @@ test('rotation of the audit trail', async () => {
       if (outcome === 'done') expect(ids.at(-1)).toBe('new');
       // The oldest may be deleted, the others not.
       expect(readdirSync(directory)).toEqual(expect.arrayContaining([archive(2), archive(3)]));
+    },
+  });
+});
+
+const identityFile = (directory: string) => join(directory, 'identity.mdb');
+
+async function withIdentity<T>(
+  directory: string,
+  action: (store: IdentityStore) => Promise<T> | T,
+): Promise<T> {
+  const store = openLmdbIdentity(
+    identityFile(directory),
+    openAuditFile(directory, () => NOW),
+  );
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
+const putUser = (name: string) => (store: IdentityStore) =>
+  store.change((writer) => writer.put('user', { id: 'user0', domain_id: 'domain0', name } as User));
+const userNames = (store: IdentityStore) => store.list('user').map(({ name }) => name);
+
+test('creation of an identity file', async () => {
+  await failEachCall({
+    prepare: async () => {},
+    run: (directory) => withIdentity(directory, () => {}),
+    check: async (directory) => expect(await withIdentity(directory, userNames)).toEqual([]),
+  });
+});
+
+test('change of a user', async () => {
+  await failEachCall({
+    prepare: (directory) => withIdentity(directory, putUser('alice')),
+    run: (directory) => withIdentity(directory, putUser('bob')),
+    check: async (directory, outcome) => {
+      const possible = { done: ['bob'], failed: ['alice'], killed: ['alice', 'bob'] };
+      expect(possible[outcome]).toContain((await withIdentity(directory, userNames)).join());
+    },
+  });
+});
+
+test('repair of an identity file of a later release', async () => {
+  const version = (directory: string) => {
+    const file = openLmdb(identityFile(directory));
+    return { file, table: file.table<number, 'version'>('meta', { encoding: 'json' }) };
+  };
+  await failEachCall({
+    prepare: async (directory) => {
+      await withIdentity(directory, putUser('alice'));
+      const { file, table } = version(directory);
+      commitSync(file, () => void table.putSync('version', 99));
+      await file.root.close();
+    },
+    run: async (directory) => {
+      expect((await repairIdentity(identityFile(directory))).lost).toHaveLength(1);
+    },
+    check: async (directory) => {
+      const { file, table } = version(directory);
+      expect(table.get('version')).toBe(99);
+      await file.root.close();
     },
   });
 });

@@ -43,6 +43,8 @@ export async function fill(store: Store): Promise<(string | null)[]> {
   return hosts;
 }
 
+const ALL_ATTACKS = { filter: { include: {}, exclude: {} }, isAscending: true, offset: 0, limit: 100 };
+
 export async function stateOf(store: Store): Promise<string> {
   const from = NOW - 60 * DAY_MS;
   const edges = Array.from({ length: 25 }, (_, i) => from + i * (2.5 * DAY_MS + 12_345));
@@ -51,6 +53,9 @@ export async function stateOf(store: Store): Promise<string> {
   return JSON.stringify({
     counts: await allCounts(store, { project: PROJECT, edges }),
     top: await store.top({ project: PROJECT, list: 'urls', from, to: NOW, limit: 10 }),
+    attacks: (await store.attacks({ project: PROJECT, from, to: NOW, ...ALL_ATTACKS })).items.map(
+      ({ id }) => id,
+    ),
     hosts: await store.hosts(PROJECT),
     sources: await store.sources(PROJECT),
     followed: await store.followedPaths(PROJECT),
@@ -72,4 +77,15 @@ export async function statesOf(change: (store: Store, hosts: (string | null)[]) 
   const after = await stateOf(oracle);
   if (after === before) throw new Error('the operation changes nothing');
   return { before, after, hosts };
+}
+
+/** Whether each part is as before or as after a change in several transactions. The counts move with the horizon. */
+export function isBetween(state: string, before: string, after: string): boolean {
+  const isLike = (part: string, other: string) =>
+    JSON.stringify(JSON.parse(state)[part]) === JSON.stringify(JSON.parse(other)[part]);
+  const isWhole = (other: string) => ['counts', 'retention'].every((part) => isLike(part, other));
+  const parts = Object.keys(JSON.parse(state));
+  return (
+    (isWhole(before) || isWhole(after)) && parts.every((part) => isLike(part, before) || isLike(part, after))
+  );
 }
