@@ -426,10 +426,8 @@ function* reportOf(query: TuningQuery, sources: Sources, requests: Requests): Ge
     if (candidate.likely !== 'false_positive') continue;
     for (const signature of candidate.signatures) signature.isFalsePositive = true;
   }
-  yield;
-  candidates.sort(compareCandidates);
   const items: TuningItem[] = [];
-  for (const candidate of candidates.slice(0, ITEMS_MAX)) {
+  for (const candidate of yield* bestOf(candidates)) {
     yield;
     items.push(itemOf(candidate, query, sources, requests, range.length, query.idFrom + items.length));
   }
@@ -440,6 +438,17 @@ function* reportOf(query: TuningQuery, sources: Sources, requests: Requests): Ge
     left_out: requests.leftOut,
     blocking: yield* blockingOf(query, requests, range),
   };
+}
+
+/** The first rows. Sorting all candidates would be one long step: there can be tens of thousands. */
+function* bestOf(candidates: readonly Candidate[]): Generator<void, Candidate[]> {
+  let best: Candidate[] = [];
+  for (let from = 0; from < candidates.length; from += ITEMS_MAX) {
+    yield;
+    const more = candidates.slice(from, from + ITEMS_MAX);
+    best = [...best, ...more].sort(compareCandidates).slice(0, ITEMS_MAX);
+  }
+  return best;
 }
 
 /** The local days that the range touches. */
