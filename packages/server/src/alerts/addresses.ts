@@ -19,8 +19,8 @@ for (const [network, bits] of [
   PRIVATE.ipv4.addSubnet(network, bits, 'ipv4');
 for (const [network, bits] of [
   // Unspecified, loopback, and addresses that contain an IPv4 address: compatible, mapped, NAT64, Teredo, 6to4.
-  ['::', 96],
-  ['::ffff:0:0', 96],
+  // Unspecified, loopback, IPv4-mapped and IPv4-translated addresses.
+  ['::', 64],
   ['64:ff9b::', 96],
   ['64:ff9b:1::', 48],
   ['2001::', 32],
@@ -59,7 +59,8 @@ export function checkLiteral(host: string): void {
 }
 
 function privateAddress(host: string, address: string): PrivateAddress {
-  const what = host === address ? address : `${host} resolves to ${address}, which`;
+  // Without the address: readers see the message, and could look up internal names with it.
+  const what = host === address ? address : `${host} resolves to an address that`;
   return new PrivateAddress(
     `${what} is a loopback, link-local or private address: use a public one, or start the service with --alert-allow-private`,
   );

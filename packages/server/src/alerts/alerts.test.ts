@@ -130,7 +130,7 @@ test('a threshold opens once, is delivered with its signature, and closes after 
     text:
       'flood (project shop): 140 attacks within 5 minutes since 2026-07-01 12:00 UTC, mostly sqli, ' +
       'on shop.example.com, from 192.0.2.58, rule 942100.',
-    link: `https://waf.example.com/console/?project=${project}&from=${START - 280_000}&to=${START + 320_000}&host=${hostId}`,
+    link: `https://waf.example.com/console/?project=${project}&from=${START - 280_000}&to=${START + 320_000}`,
   });
   expect(headers['idempotency-key']).toBe(`${incident?.id}-open`);
   const hmac = createHmac('sha256', secret ?? '')
@@ -305,6 +305,7 @@ describe('private addresses', () => {
     'https://0x7f.1/',
     'https://[::1]/',
     'https://[::ffff:10.0.0.1]/',
+    'https://[::ffff:0:10.0.0.1]/',
     'https://localhost/',
     'https://a.localhost/',
   ])('%s is refused when the alert is added, and accepted with --alert-allow-private', (target) => {
@@ -334,6 +335,19 @@ describe('private addresses', () => {
     expect(received).toEqual([]);
   });
 
+  test('a receiver that switches protocols fails like one that does not respond', async () => {
+    const switching = createServer(({ socket }) => {
+      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+    });
+    await new Promise<void>((resolve) => switching.listen(0, '127.0.0.1', resolve));
+    const { port } = switching.address() as AddressInfo;
+    const target = { url: `http://127.0.0.1:${port}/`, secret: 's' };
+    await expect(sendWebhook(target, '{}', 'key', { allowPrivate: true })).rejects.toThrow(
+      'closed the connection without a response',
+    );
+    switching.close();
+  });
+
   test('an alert whose name resolves to a private address later is not delivered, and says why', async () => {
     await add(THRESHOLD, { webhook: url.replace('127.0.0.1', 'localhost') });
     await attack(100);
@@ -341,7 +355,7 @@ describe('private addresses', () => {
     expect(received).toEqual([]);
     expect(incidents()[0]?.deliveries[0]).toMatchObject({
       status: 'waiting',
-      error: expect.stringContaining('localhost resolves to'),
+      error: expect.stringMatching(/^localhost resolves to an address that is a loopback/),
     });
   });
 });

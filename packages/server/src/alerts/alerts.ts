@@ -4,7 +4,7 @@ import type { Alert, Incident } from '../identity/records.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import type { Store } from '../store/store.ts';
 import { zoneOf } from '../zone.ts';
-import { type ChannelSettings, reasonOf, sendMail, sendWebhook } from './channels.ts';
+import { type ChannelSettings, NO_MAIL_SERVER, reasonOf, sendMail, sendWebhook } from './channels.ts';
 import { Evaluation, Samples } from './evaluate.ts';
 import { type DueDelivery, Incidents, LeaseLost } from './incidents.ts';
 import { deliveryKey, incidentMail, type MessageContext, webhookBody } from './messages.ts';
@@ -66,6 +66,7 @@ export class Evaluator {
   readonly #incidents: Incidents;
   readonly #samples = new Samples();
   readonly #deliveries = new Map<string, Promise<void>>();
+  #lastReport: Promise<unknown> = Promise.resolve();
   readonly #stopping = new AbortController();
   #lastTrouble: string | null = null;
 
@@ -180,8 +181,12 @@ export class Evaluator {
     const { store, settings } = this.#dependencies;
     const key = deliveryKey(incident, event);
     if (event === 'report') {
+      if (settings.smtp === null) throw new Error(NO_MAIL_SERVER);
       const { reportMail } = await import('./report.ts');
-      const mail = await reportMail(this.#dependencies, project, incident.since);
+      // One at a time: a report reads everything of a week, and all of them are due on Monday.
+      const made = this.#lastReport.then(() => reportMail(this.#dependencies, project, incident.since));
+      this.#lastReport = made.catch(() => {});
+      const mail = await made;
       return sendMail({ to: alert.target, ...mail }, key, settings.smtp);
     }
     const hostId = (await store.hosts(project.id)).find(({ hostname }) => hostname === incident.host)?.id;

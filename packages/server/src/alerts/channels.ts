@@ -70,6 +70,8 @@ export async function sendWebhook(
       response.destroy();
     });
     sent.on('error', (error) => reject(timeout.aborted ? new Error('no response within 10 s') : error));
+    // For example after a switch of protocols, for which there is no response event.
+    sent.on('close', () => reject(new Error('the receiver closed the connection without a response')));
     sent.end(bytes);
   });
   if (status >= 200 && status < 300) return;
@@ -77,10 +79,11 @@ export async function sendWebhook(
   throw new Error(`the receiver responded with status ${status}${hint}`);
 }
 
+export const NO_MAIL_SERVER = 'the service has no mail server: start it with --smtp-url and --mail-from';
+
 /** `key` also becomes the Message-ID, by which mail servers recognize copies. */
 export async function sendMail(mail: Mail, key: string, smtp: SmtpSettings | null): Promise<void> {
-  if (smtp === null)
-    throw new Error('the service has no mail server: start it with --smtp-url and --mail-from');
+  if (smtp === null) throw new Error(NO_MAIL_SERVER);
   const { host, port, secure, user, password, from } = smtp;
   // Loaded on demand: most installations send no mail.
   const { createTransport } = await import('nodemailer');

@@ -132,8 +132,10 @@ export class Evaluation {
     const before = this.#samples.before(project, current, 1_000 * rule.within_s);
     const lines = current.lines - before.lines;
     const percent = lines < LINES_MIN ? 0 : (100 * (current.dropped - before.dropped)) / lines;
+    // After a restart, an incident stays open until there is a whole window.
+    const isUnknown = before.time > this.now - 1_000 * rule.within_s;
     return {
-      isOpen: shareIsOpen(rule, isOpen, percent),
+      isOpen: (isOpen && isUnknown) || shareIsOpen(rule, isOpen, percent),
       facts: async () => ({ ...NO_FACTS, since: this.now, percent: Math.round(percent) }),
     };
   }
@@ -251,9 +253,9 @@ export class Samples {
   before(project: string, current: Sample, windowMs: number): Sample {
     const samples = this.#byProject.get(project) ?? [];
     if (current.time - (samples.at(-1)?.time ?? 0) >= SAMPLE_MS) samples.push(current);
-    while ((samples[0]?.time ?? 0) < current.time - DAY_MS - SAMPLE_MS) samples.shift();
+    while ((samples[0]?.time ?? 0) < current.time - DAY_MS - 2 * SAMPLE_MS) samples.shift();
     this.#byProject.set(project, samples);
-    return samples.find(({ time }) => time >= current.time - windowMs) ?? current;
+    return samples.findLast(({ time }) => time <= current.time - windowMs) ?? samples[0] ?? current;
   }
 }
 

@@ -140,7 +140,8 @@ function linkOf(
   const windowMs = 1_000 * ('within_s' in rule ? rule.within_s : 3_600);
   const end = state === 'closed' && until !== null ? until : since + windowMs;
   const query = new URLSearchParams({ project: project.id, from: String(since - windowMs), to: String(end) });
-  if (hostId !== undefined) query.set('host', hostId);
+  if ('host' in rule && rule.host !== undefined && hostId !== undefined) query.set('host', hostId);
+  if ('not_blocked' in rule && rule.not_blocked) query.set('action', 'log');
   if ('category' in rule && rule.category !== undefined && category !== null) query.set('category', category);
   return `${publicUrl}/console/?${query}`;
 }

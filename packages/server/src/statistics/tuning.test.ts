@@ -54,6 +54,15 @@ function critical(id: string, variable?: string): MatchedRule {
   return { id, severity: 'critical', ...(variable !== undefined && { variable }) };
 }
 
+test('a report that leaves out requests of users does not say that there is nothing left to tune', async () => {
+  const rules = [critical('942100', 'ARGS:q')];
+  const { blocking } = await report(users(50, '/1/2/3/4/5/6/7/8/9', rules), { days: 8 });
+  expect(blocking).toMatchObject({
+    ready: false,
+    text: expect.stringContaining('50 attacks of sources that may be users are beyond the limits'),
+  });
+});
+
 /** Users that each send one request that matches these rules, spread over the last days. */
 function users(count: number, url: string, rules: readonly MatchedRule[], first = 0): Attack[] {
   return Array.from({ length: count }, (_, i) => ({

@@ -83,6 +83,8 @@ export interface TuningReport {
 export const ITEMS_MAX = 1_000;
 /** Distinct requests (host, path, rules with variables, score) of attacking sources, and of others: about a kilobyte each. */
 const SIGNATURES_MAX = 32_768;
+/** Regular expressions with more variable parts are slow in firewalls, or too large. */
+const STARS_MAX = 8;
 /** Distinct matches (rule, variable, severity), which attackers can invent. */
 const MATCHES_MAX = 131_072;
 /** Distinct pairs of a request and a source, which take about 50 bytes each. */
@@ -221,6 +223,8 @@ class Requests {
   keptAttacks = 0;
   /** Attacks that no row can have. */
   leftOut = 0;
+  /** Attacks of sources that may be users, which are beyond the limits. */
+  unknownOthers = 0;
   /** Attacks by local day that are in no signature: all, and those that were blocked. */
   readonly otherDays = new Map<number, { attacks: number; blocked: number }>();
   readonly #query: TuningQuery;
@@ -316,6 +320,8 @@ class Requests {
       if (signature === undefined) {
         this.#addOther(day, count, hasVerdict ? count : blocked);
         if (group && found.length > 0 && isAttacking) group.unknownAttacks += count;
+        if (found.length > 0 && !isAttacking && urls.dictionary[urls.index(i)] !== '')
+          this.unknownOthers += count;
         return;
       }
       const kind = isAttacking ? 'attackers' : 'others';
@@ -344,7 +350,7 @@ class Requests {
     const host = this.#hostnames.get(hostId) ?? '';
     let hosts = this.groups.get(path);
     if (hosts === undefined) {
-      if (this.groups.size === SIGNATURES_MAX) return undefined;
+      if (this.groups.size === SIGNATURES_MAX || path.split('*').length > STARS_MAX + 1) return undefined;
       hosts = new Map();
       this.groups.set(path, hosts);
     }
@@ -480,25 +486,31 @@ function* candidatesOf(group: Group): Generator<void, Candidate[]> {
         found.set(key, { group, variable, rules, signatures, attackers, others, likely: 'unclear' });
         continue;
       }
+      for (const kind of ['attackers', 'others'] as const) {
+        // The first signature keeps its own tally.
+        if (candidate.signatures.length === 1) candidate[kind] = sumOf(candidate[kind]);
+        addTo(candidate[kind], signature[kind]);
+      }
       candidate.signatures.push(signature);
-      candidate.attackers = sumOf(candidate.attackers, signature.attackers);
-      candidate.others = sumOf(candidate.others, signature.others);
     }
   }
   return [...found.values()];
 }
 
-function sumOf(a: Tally, b: Tally): Tally {
-  const days = new Map(a.days);
-  for (const [day, count] of b.days) days.set(day, (days.get(day) ?? 0) + count);
-  return {
-    attacks: a.attacks + b.attacks,
-    blocked: a.blocked + b.blocked,
-    sources: new Set([...a.sources, ...b.sources]),
-    days,
-    first: Math.min(a.first, b.first),
-    last: Math.max(a.last, b.last),
-  };
+function sumOf(...tallies: readonly Tally[]): Tally {
+  const sum = emptyTally();
+  for (const tally of tallies) addTo(sum, tally);
+  return sum;
+}
+
+/** In place: copying the sources for each of many signatures would take quadratic time. */
+function addTo(sum: Tally, { attacks, blocked, sources, days, first, last }: Tally): void {
+  sum.attacks += attacks;
+  sum.blocked += blocked;
+  for (const source of sources) sum.sources.add(source);
+  for (const [day, count] of days) sum.days.set(day, (sum.days.get(day) ?? 0) + count);
+  sum.first = Math.min(sum.first, first);
+  sum.last = Math.max(sum.last, last);
 }
 
 function likelyOf(
@@ -641,7 +653,7 @@ function attacksOf({ signatures }: Group): Map<string, Set<Signature>> {
 }
 
 function reasonsOf(
-  { rules, variable, attackers, others, likely }: Candidate,
+  { group, rules, variable, attackers, others, likely }: Candidate,
   sources: Sources,
   rangeDays: number,
   alone: number,
@@ -672,6 +684,8 @@ function reasonsOf(
       variable === '' ? 'the log does not name the variable' : 'an exclusion cannot name the variable';
     reasons.push(`broader: removes ${whole.join(', ')} for the whole path, because ${why}`);
   }
+  if (group.host === '')
+    reasons.push('broader: applies to all hosts, because the log names no registered host');
   return reasons;
 }
 
@@ -696,7 +710,7 @@ function durationText(ms: number): string {
 /** What the engine would have blocked, by day. */
 function* blockingOf(
   query: TuningQuery,
-  { groups, otherDays }: Requests,
+  { groups, otherDays, unknownOthers }: Requests,
   { first, length }: { first: number; length: number },
 ): Generator<void, TuningReport['blocking']> {
   const counts = new Map<number, [attacks: number, wouldBlock: number, falsePositives: number]>();
@@ -729,6 +743,8 @@ function* blockingOf(
   let text = `No likely false positive in the last ${WEEK_DAYS} days. ${wouldBlock}.`;
   if (wrong > 0)
     text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${COUNT.format(wrong)} of them are likely false positives.`;
+  else if (unknownOthers > 0)
+    text = `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range. ${wouldBlock}.`;
   else if (!isWeek)
     text = `No likely false positive, but the range is shorter than ${WEEK_DAYS} days. ${wouldBlock}.`;
   else if (sum(week, 'attacks') === 0)
@@ -737,7 +753,7 @@ function* blockingOf(
     days,
     would_block: sum(days, 'would_block'),
     false_positives: sum(days, 'false_positives'),
-    ready: wrong === 0 && isWeek && sum(week, 'attacks') > 0,
+    ready: wrong === 0 && unknownOthers === 0 && isWeek && sum(week, 'attacks') > 0,
     text,
   };
 }
