@@ -175,6 +175,18 @@ test('a threshold counts only its category, host and attacks that were not block
   expect(await names({ details: {} })).toEqual(['category', 'host', 'not blocked']);
 });
 
+test('an alert on a category names the host with the most attacks of that category', async () => {
+  const hostId = async (hostname: string) => {
+    const added = await store.addHost({ project, hostname, limit: 10 });
+    return added.kind === 'full' ? null : added.host.id;
+  };
+  await add({ ...THRESHOLD, category: 'xss' });
+  await attack(500, clock.now, { hostId: await hostId('busy.example') });
+  await attack(100, clock.now, { hostId: await hostId('xss.example'), attack: 'xss' });
+  await tick(evaluatorOf());
+  expect(incidents()[0]).toMatchObject({ category: 'xss', host: 'xss.example' });
+});
+
 test('late events open no incident', async () => {
   await add(THRESHOLD);
   await attack(1_000, START - 6 * MINUTE_MS);

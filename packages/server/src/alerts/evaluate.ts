@@ -2,6 +2,7 @@
 import { CATEGORIES, DROP_FIXES } from '../event.ts';
 import type { AlertRule } from '../identity/records.ts';
 import { BASELINE_POINTS, COUNT_MIN, findBursts, History, POINT_MS } from '../statistics/bursts.ts';
+import { CategoryStatistics } from '../statistics/filtered.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import { topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
 import type { Host, Source, Store } from '../store/store.ts';
@@ -168,6 +169,7 @@ export class Evaluation {
     const range = { project, hosts, from, to: this.now };
     const categories =
       rule.category === undefined ? undefined : CATEGORIES.filter((name) => name === rule.category);
+    const counted = categories ? new CategoryStatistics(this.store, categories) : this.store;
     const top = (list: 'sources' | 'rules') =>
       topAttacks(this.store, { ...range, list, limit: 1, categories }).then(
         ({ items }) => items[0]?.key ?? null,
@@ -176,7 +178,7 @@ export class Evaluation {
       );
     return {
       ...NO_FACTS,
-      host: rule.host ?? (await topHosts(this.store, range, 1)).items[0]?.key ?? null,
+      host: rule.host ?? (await topHosts(counted, range, 1)).items[0]?.key ?? null,
       category: rule.category ?? (await topCategories(this.store, range, 1)).items[0]?.key ?? null,
       source: await top('sources'),
       rule: await top('rules'),
