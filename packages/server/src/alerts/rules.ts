@@ -5,6 +5,7 @@ import type { NewAlert } from '../identity/administration.ts';
 import type { AlertRule } from '../identity/records.ts';
 import { isLoopback } from '../loopback.ts';
 import { isSourceName } from '../printable.ts';
+import { SENSITIVITY } from '../statistics/bursts.ts';
 import { zoneOf } from '../zone.ts';
 import { isPrivateAddress } from './addresses.ts';
 
@@ -12,8 +13,6 @@ const MINUTE_S = 60;
 /** Longer windows react too late, and read more than a chunk of minutes. */
 const WINDOW_S_MAX = 86_400;
 const ATTACKS_MAX = 1_000_000_000;
-/** The z-score from which on a count is a burst, as in statistics/bursts.ts. */
-export const SENSITIVITY_DEFAULT = 3.5;
 const SENSITIVITY_MAX = 100;
 /** Longer ones are cut off by mail servers (RFC 5321) and proxies. */
 const ADDRESS_LENGTH_MAX = 254;
@@ -90,7 +89,7 @@ function notBlocked({ not_blocked = false }: Fields): boolean {
   return not_blocked;
 }
 
-function sensitivity({ sensitivity: given = SENSITIVITY_DEFAULT }: Fields): number {
+function sensitivity({ sensitivity: given = SENSITIVITY }: Fields): number {
   if (typeof given === 'number' && given >= 1 && given <= SENSITIVITY_MAX) return given;
   throw new Error(
     `rule.sensitivity must be a number from 1 to ${SENSITIVITY_MAX}; a higher one alerts less often`,

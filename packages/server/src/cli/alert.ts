@@ -7,10 +7,11 @@ import { clock, number, ruleText } from '../alerts/messages.ts';
 import { canReplay, replay } from '../alerts/replay.ts';
 import { createReport } from '../alerts/report.ts';
 import { reportPage } from '../alerts/report-page.ts';
-import { parseAlert, ruleFields, SENSITIVITY_DEFAULT } from '../alerts/rules.ts';
+import { parseAlert, ruleFields } from '../alerts/rules.ts';
 import { ALERT_OPTIONS, LOCATION_OPTIONS, SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import type { Alert, Incident } from '../identity/records.ts';
+import { SENSITIVITY } from '../statistics/bursts.ts';
 import { alertSettings } from './alert-settings.ts';
 import {
   command,
@@ -65,7 +66,7 @@ const DETAIL_OPTIONS = {
   notBlocked: option('--not-blocked', 'count only attacks that the log does not report as blocked', flag),
   sensitivity: option(
     '--sensitivity <z>',
-    `how many deviations above the usual are a spike [default: ${SENSITIVITY_DEFAULT}]`,
+    `how many deviations above the usual are a spike [default: ${SENSITIVITY}]`,
     Number,
   ),
   at: option('--at <time>', "day and time of a report, like 'Mon 08:00' [default: Mon 08:00]", text),

@@ -18,7 +18,7 @@ export const BASELINE_POINTS = BASELINE_DAYS * DAY_POINTS + HALF_HOUR_POINTS;
 /** A burst has a point with more attacks than this. Fewer need no attention, however unusual they are. */
 export const COUNT_MIN = 200;
 /** The z-score from which on a count is a burst. */
-const SENSITIVITY = 3.5;
+export const SENSITIVITY = 3.5;
 /** The deviation is at least this share of the mean. With less, chance alone makes bursts: a month has 8,640 points. */
 const DEVIATION_SHARE_MIN = 0.2;
 /** The same in the first week, in which the first busy weekend must not be a burst. */
