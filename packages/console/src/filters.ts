@@ -88,11 +88,6 @@ export function countedCategories(filters: readonly Filter[]): AttackType[] {
   );
 }
 
-/** Whether the filters leave out any category. */
-export function filtersCategories(filters: readonly Filter[]): boolean {
-  return filters.some(({ field }) => field === 'category');
-}
-
 /** Without the filters by category: those that only the kept attacks can answer. */
 export function keptFilters(filters: readonly Filter[]): Filter[] {
   return filters.filter(({ field }) => field !== 'category');
