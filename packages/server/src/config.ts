@@ -78,7 +78,7 @@ const ATTACK_OPTIONS = grouped('Kept attacks:', {
 export const ALERT_OPTIONS = grouped('Alerts:', {
   alertAllowPrivate: setting(
     '--alert-allow-private',
-    'allow webhooks on loopback, link-local and private addresses, and plain HTTP (only if all who may add alerts may reach these)',
+    'allow webhooks on loopback, link-local and private addresses, and plain HTTP (only if everyone who can add alerts may reach these)',
     flag,
   ),
   smtpUrl: setting(
