@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { generate } from 'selfsigned';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { memoryStore } from '../../../../test/memory-store.ts';
 import type { Event } from '../event.ts';
 import type { NewAlert } from '../identity/administration.ts';
@@ -237,6 +237,42 @@ test('of several processes, one evaluates; after its end another continues at on
   clock.now += 10 * MINUTE_MS;
   await all();
   expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
+});
+
+test('alerts are evaluated, however long all of them take together', async () => {
+  for (let i = 0; i < 4; i++) await add(THRESHOLD, undefined, `flood ${i}`);
+  await attack(100);
+  const { count } = store;
+  store.count = ((query) => {
+    clock.now += 4_000;
+    return count.call(store, query);
+  }) as Store['count'];
+  await tick(evaluatorOf());
+  expect(clock.now - START).toBeGreaterThan(60_000);
+  expect(incidents()).toHaveLength(4);
+});
+
+test('receivers of a project that hang do not delay the messages of another', async () => {
+  for (let i = 0; i < 20; i++) await add(THRESHOLD, undefined, `flood ${i}`);
+  const domain = identity.lookup.project(project)?.domain_id ?? '';
+  const other = await identity.administration.addProject(domain, 'other');
+  await identity.administration.addAlert(other.id, {
+    name: 'flood',
+    rule: THRESHOLD,
+    channel: { webhook: url },
+  });
+  await attack(100);
+  project = other.id;
+  await attack(100);
+  respond = () => null;
+  clock.now += 10_000;
+  const evaluator = evaluatorOf();
+  await evaluator.tick();
+  await expect
+    .poll(() => received.map(({ body }) => JSON.parse(body).project))
+    .toEqual(expect.arrayContaining(['shop', 'other']));
+  receiver.closeAllConnections();
+  await evaluator.idle();
 });
 
 test('failed deliveries are repeated with growing pauses for a day, and then given up', async () => {
@@ -573,6 +609,34 @@ describe('mail', () => {
     await attack(100);
     await tick(evaluatorOf());
     expect(incidents()[0]?.deliveries[0]?.error).toContain('start it with --smtp-url and --mail-from');
+  });
+
+  test('a mail that is accepted while the service stops is not sent again', async () => {
+    let accept = () => {};
+    const accepted = new Promise<void>((resolve) => {
+      accept = resolve;
+    });
+    const server = await start({
+      onData: (stream, _session, done) => {
+        text(stream).then((message) => mails.push({ recipients: [], message, isSecure: true }));
+        accepted.then(() => done());
+      },
+    });
+    await add(THRESHOLD, { mail: 'ops@example.com' });
+    await attack(100);
+    const evaluator = evaluatorOf(identity, { smtp: server });
+    clock.now += 10_000;
+    await evaluator.tick();
+    await expect.poll(() => mails.length).toBe(1);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const stopped = evaluator.stop();
+    vi.advanceTimersByTime(3_000);
+    vi.useRealTimers();
+    accept();
+    await stopped;
+    expect(incidents()[0]?.deliveries).toEqual([
+      expect.objectContaining({ status: 'delivered', attempts: 1 }),
+    ]);
   });
 
   test('the weekly report is sent once, with the page as attachment', async () => {

@@ -1,7 +1,15 @@
 /** Decides from the counts of the store whether an alert is open. Pure but for its reads: the clock is a parameter. */
 import { CATEGORIES, DROP_FIXES } from '../event.ts';
 import type { AlertRule } from '../identity/records.ts';
-import { BASELINE_POINTS, COUNT_MIN, findBursts, History, POINT_MS } from '../statistics/bursts.ts';
+import {
+  BASELINE_POINTS,
+  COUNT_MIN,
+  findBursts,
+  History,
+  historyStart,
+  POINT_MS,
+  pointEdges,
+} from '../statistics/bursts.ts';
 import { CategoryStatistics } from '../statistics/filtered.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import { topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
@@ -198,19 +206,6 @@ export function thresholdIsOpen(
 
 function shareIsOpen(rule: ShareRule, isOpen: boolean, percent: number): boolean {
   return percent >= (isOpen ? rule.percent / 2 : rule.percent);
-}
-
-/** The edges of 5-minute points, of which the last may be shorter. */
-export function pointEdges(from: number, to: number): number[] {
-  const edges: number[] = [];
-  for (let edge = Math.max(0, from); edge < to; edge += POINT_MS) edges.push(edge);
-  return [...edges, to];
-}
-
-/** The first point with data. */
-export function historyStart(attacks: Float64Array, requests: Float64Array): number {
-  const first = attacks.findIndex((count, i) => count > 0 || (requests[i] ?? 0) > 0);
-  return first === -1 ? attacks.length : first;
 }
 
 export async function countAttacks(

@@ -1,15 +1,8 @@
 /** Evaluates an alert over stored history, with the clock of the history. Delivers nothing. */
 import type { AlertRule } from '../identity/records.ts';
-import { BASELINE_POINTS, findBursts, POINT_MS } from '../statistics/bursts.ts';
+import { BASELINE_POINTS, findBursts, historyStart, POINT_MS, pointEdges } from '../statistics/bursts.ts';
 import type { Store } from '../store/store.ts';
-import {
-  type CountedRule,
-  Evaluation,
-  historyStart,
-  pointEdges,
-  Samples,
-  thresholdIsOpen,
-} from './evaluate.ts';
+import { type CountedRule, Evaluation, Samples, thresholdIsOpen } from './evaluate.ts';
 
 const MINUTE_MS = 60_000;
 /** Points per query: a day of minutes. */

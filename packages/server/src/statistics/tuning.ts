@@ -2,7 +2,8 @@
  * Which rules hit users, and the narrowest exclusion for each: from the kept attacks. docs/tuning.md states the rules by which
  * sources attack, and by which rows are marked and ordered.
  */
-import { type Selection, Slices, type Store, type TimeRange } from '../store/store.ts';
+import { number, plural } from '../printable.ts';
+import { HOUR_MS, type Selection, Slices, type Store, type TimeRange } from '../store/store.ts';
 import type { Zone } from '../zone.ts';
 import { isBlocked, type Match, type Removal } from './anomaly-score.ts';
 import { Sources } from './attacking-sources.ts';
@@ -380,15 +381,9 @@ function reasonsOf(
   return reasons;
 }
 
-const COUNT = new Intl.NumberFormat('en');
-
-function plural(count: number, what: string): string {
-  return `${COUNT.format(count)} ${what}${count === 1 ? '' : 's'}`;
-}
-
 const UNITS = [
   ['day', DAY_MS],
-  ['hour', 3_600_000],
+  ['hour', HOUR_MS],
   ['minute', 60_000],
 ] as const;
 
@@ -433,7 +428,7 @@ function* blockingOf(
   const wouldBlock = `With the engine on, ${plural(blocks, 'attack')} would have been blocked`;
   let text = `No likely false positive in the last ${WEEK_DAYS} days. ${wouldBlock}.`;
   if (wrong > 0)
-    text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${COUNT.format(wrong)} of them are likely false positives.`;
+    text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${number(wrong)} of them are likely false positives.`;
   else if (unknownOthers > 0)
     text = `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range. ${wouldBlock}.`;
   else if (!isWeek)
