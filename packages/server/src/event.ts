@@ -107,7 +107,7 @@ export function responseCode(value: string | number | undefined): number | undef
 }
 
 /** Larger counts of one record are errors of the log. Sums stay exact. */
-const BYTES_MAX = 2 ** 40;
+export const BYTES_MAX = 2 ** 40;
 
 /** A number of bytes from a log; undefined for anything that is none. */
 export function byteCount(value: string | number | undefined): number | undefined {
