@@ -126,12 +126,15 @@ export function memoryStore(
   }
 
   /** The matching events of each point between neighbouring edges. */
-  function pointsOf(query: Omit<CountQuery, 'rows'>): Event[][] {
-    const { project, hosts, edges, ignoreHorizon } = query;
-    const events = matching(project, hosts, ignoreHorizon);
+  function pointsOf(query: Omit<CountQuery, 'rows'> & { rows?: RowsName }): Event[][] {
+    const { project, hosts, edges, ignoreHorizon, rows } = query;
+    // Bytes count at the start of their minute.
+    const timeOf = ({ time }: Event) => (rows === 'traffic' ? time - (time % 60_000) : time);
+    const first = ignoreHorizon ? 0 : horizon;
+    const events = matching(project, hosts, ignoreHorizon).filter((event) => timeOf(event) >= first);
     return edges.slice(1).map((end, i) => {
       const start = edges[i] ?? end;
-      return events.filter(({ time }) => start <= time && time < end);
+      return events.filter((event) => start <= timeOf(event) && timeOf(event) < end);
     });
   }
 
@@ -680,11 +683,20 @@ function countRows(points: Event[][], rows: RowsName): Float64Array[] {
 
 /** A number per point, from the events that count in the row. */
 function perPoint(points: Event[][], row: Row, count: (events: Event[]) => number): Float64Array {
-  const isCounted = ({ request, attack, details }: Event) =>
-    row === null
-      ? request
-      : attack !== null && row.categories.includes(attack) && (!row.blocked || details?.blocked === true);
-  return Float64Array.from(points, (point) => count(point.filter(isCounted)));
+  return Float64Array.from(points, (point) => count(point.flatMap((event) => countedIn(row, event))));
+}
+
+/** What counts of an event: itself, nothing, or its bytes. */
+function countedIn(row: Row, event: Event): Event[] {
+  const { request, attack, details, status = 0, upstreamStatus = status } = event;
+  if (row !== null && 'categories' in row) {
+    const isCounted = attack !== null && row.categories.includes(attack);
+    return isCounted && (!row.blocked || details?.blocked === true) ? [event] : [];
+  }
+  if (!request) return [];
+  if (row === null) return [event];
+  if ('codes' in row) return row.codes.includes(row.upstream ? upstreamStatus : status) ? [event] : [];
+  return [{ ...event, count: (row.bytes === 'in' ? event.bytesIn : event.bytesOut) ?? 0 }];
 }
 
 function busiestSecond(events: readonly Event[]): number {

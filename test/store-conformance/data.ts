@@ -40,6 +40,10 @@ export const event: fc.Arbitrary<RandomEvent> = fc.record({
   attack: fc.option(fc.constantFrom(...CATEGORIES)),
   count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
   details: fc.constantFrom(undefined, {}, { blocked: false }, { blocked: true }),
+  status: fc.constantFrom(undefined, 200, 200, 100, 204, 404, 500, 599),
+  upstreamStatus: fc.constantFrom(undefined, undefined, 0, 200, 404, 502),
+  bytesIn: fc.constantFrom(undefined, 0, 17, 2 ** 40),
+  bytesOut: fc.constantFrom(undefined, 0, 1_234, 2 ** 40),
 });
 
 export const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });

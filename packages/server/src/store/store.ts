@@ -242,6 +242,9 @@ export const TOP_KEYS_DEFAULT = 1_024;
 /** Each append to a full list of long URLs decodes and writes up to 1.1 MB, which takes about 10 ms per host. */
 export const TOP_KEYS_MAX = 4_096;
 
+/** How many paths of `pages` are kept: appends of any log change this list, so it has to be short. */
+export const PAGE_KEYS_MAX = 64;
+
 /** How many attacks a project keeps per hour: about a megabyte. */
 export const EVENTS_MAX_DEFAULT = 16_384;
 /** An hour over the limit is cut in memory, where an entry takes about a kilobyte. */
@@ -390,10 +393,26 @@ export interface Batch {
   followed?: FollowedPath;
   /** An event with an unregistered `hostId` counts as one without a host. */
   events: readonly Event[];
+  /** The pages of requests with an error, for the list `pages`. */
+  pages?: readonly ErrorPages[] | undefined;
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
   /** The beginning of one of the dropped lines, by reason. Null deletes those that the source has. */
   examples?: Readonly<Record<string, DropExample>> | null | undefined;
+}
+
+/** Requests of one hour, host and code by path. */
+export interface ErrorPages {
+  /** Hours since the epoch. */
+  hour: number;
+  hostId: string | null;
+  /** The position in PAGE_CODES. */
+  code: number;
+  /** At most PAGE_KEYS_MAX. */
+  paths: ReadonlyMap<string, number>;
+  /** Requests that are not in `paths`; of each path, at most `error`. */
+  lost: number;
+  error: number;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or the start of the file (`startWith`). */

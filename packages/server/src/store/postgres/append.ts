@@ -7,13 +7,13 @@ import {
   additionsOf,
   cellCode,
   cellOf,
+  FIRST_BLOCKED,
   mergeCells,
   seriesOf,
   seriesTotals,
-  sumCells,
 } from '../cells.ts';
 import { type Decision, decide } from '../decide.ts';
-import { addToLevel, packEvent, WITHOUT_HOST } from '../minutes.ts';
+import { addToLevel, MinuteCells, minuteOf, WITHOUT_HOST } from '../minutes.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
@@ -134,20 +134,20 @@ function* sumGroup(
   const topLists = new TopAdditions();
   const attacks = new AttackAdditions();
   const hosts = new Set<string>();
-  const packed = new Map<number, Map<string, number[]>>();
+  const packed = new Map<number, Map<string, MinuteCells>>();
   for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
     const some = events.slice(i, i + ITEMS_PER_STEP);
     for (const event of some) {
       // Also of an event that counts nothing: the result says whether its host is known.
       if (event.hostId !== null) hosts.add(event.hostId);
-      packEvent(event, (minute, cell) => {
-        const cellsByHost = packed.get(minute) ?? new Map<string, number[]>();
-        packed.set(minute, cellsByHost);
-        const host = event.hostId ?? WITHOUT_HOST;
-        const cells = cellsByHost.get(host);
-        if (cells === undefined) cellsByHost.set(host, [cell]);
-        else cells.push(cell);
-      });
+      if (!event.request && event.attack === null) continue;
+      const minute = minuteOf(event);
+      const cellsByHost = packed.get(minute) ?? new Map<string, MinuteCells>();
+      packed.set(minute, cellsByHost);
+      const host = event.hostId ?? WITHOUT_HOST;
+      const cells = cellsByHost.get(host) ?? new MinuteCells();
+      cellsByHost.set(host, cells);
+      cells.add(event);
     }
     addTopAdditions(topLists, some, known);
     addAttacks(attacks, some, known);
@@ -160,7 +160,7 @@ function* sumGroup(
     const additionsByHost = new Map<string, Additions>();
     minutes.set(minute, additionsByHost);
     for (const [host, cells] of cellsByHost) {
-      const additions = sumCells(cells);
+      const additions = cells.sum();
       additionsByHost.set(host, additions);
       const totals = seriesTotals(additions);
       if (host !== WHOLE_PROJECT) {
@@ -205,10 +205,11 @@ function addToRollups(
   }
 }
 
-/** Adds exact cells to the seconds of the project. */
+/** Adds what has peaks to the seconds of the project. */
 function addToSeconds(sums: RollupSums, minute: number, { codes, counts }: Additions): void {
   const cells = cellsOf(sums, SECONDS, minute, WHOLE_PROJECT);
   for (const [i, code] of codes.entries()) {
+    if (seriesOf(code) >= FIRST_BLOCKED) break;
     const second = cellCode(seriesOf(code), Math.floor(cellOf(code) / SECONDS.cellMs));
     cells.set(second, (cells.get(second) ?? 0) + (counts[i] ?? 0));
   }
