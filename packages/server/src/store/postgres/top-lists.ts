@@ -281,15 +281,8 @@ export async function pruneTopLists(
   database: Database,
   before: number,
   stop: AbortSignal | undefined,
-): Promise<number> {
-  const [row] = await database.run<{ before: number; freed: number }>(
-    `UPDATE retention SET top_lists_before = greatest(top_lists_before, $1)
-     RETURNING top_lists_before AS before, freed_before AS freed`,
-    // Rounded to hours, so that versions do not change more often.
-    [Math.ceil(before / HOUR_MS) * HOUR_MS],
-  );
-  const limit = Math.max(row?.before ?? 0, row?.freed ?? 0);
-  const end = Math.ceil(limit / HOUR_MS);
+): Promise<void> {
+  const end = Math.ceil(before / HOUR_MS);
   const old = await database.run<{ project: string }>(
     `SELECT p.project FROM projects p
      WHERE EXISTS (SELECT FROM top_lists t WHERE t.project = p.project AND t.hour < $1)`,
@@ -298,7 +291,6 @@ export async function pruneTopLists(
   for (const { project } of old) {
     for (let isDone = false; !isDone && !stop?.aborted; ) isDone = await deleteSome(database, project, end);
   }
-  return limit;
 }
 
 async function deleteDetails(database: Database, project: string): Promise<void> {
