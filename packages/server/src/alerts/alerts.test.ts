@@ -18,6 +18,7 @@ import { isPrivateAddress } from './addresses.ts';
 import { type AlertSettings, Evaluator, lastTime } from './alerts.ts';
 import { sendWebhook } from './channels.ts';
 import { INCIDENTS_KEPT, Incidents, NO_FACTS } from './incidents.ts';
+import { replay } from './replay.ts';
 import { createReport } from './report.ts';
 import { reportPage } from './report-page.ts';
 import { parseAlert } from './rules.ts';
@@ -473,6 +474,53 @@ describe('other rules', () => {
       text: expect.stringContaining('11% of the log lines within 5 minutes were dropped'),
     });
     for (let i = 0; i < 6; i++) await tick(evaluator, MINUTE_MS);
+    expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
+  });
+
+  test('server errors count by their share of the responses with a code, and name the host with the most', async () => {
+    await add({ kind: 'errors', percent: 10, within_s: 300 });
+    await add({ kind: 'errors', percent: 10, within_s: 300, host: 'a.example' }, undefined, 'a only');
+    const [a = null, b = null] = await store.resolveHosts({
+      project,
+      hostnames: ['a.example', 'b.example'],
+      limit: 2,
+    });
+    const respond = async (hostId: string | null, status: number | undefined, count: number) => {
+      const event: Event = { time: clock.now - 1_000, hostId, request: true, attack: null, count, status };
+      await store.append({
+        project,
+        source: { name: 'edge', format: 'events' },
+        events: [event],
+        dropped: {},
+      });
+    };
+    const evaluator = evaluatorOf();
+    // Few responses are chance, and requests without a code tell nothing.
+    await respond(b, 502, 19);
+    await tick(evaluator);
+    expect(incidents()).toEqual([]);
+    await respond(a, 200, 150);
+    await respond(b, 404, 23);
+    await respond(a, undefined, 1_000);
+    await tick(evaluator);
+    expect(incidents()).toEqual([]);
+    await respond(b, 500, 5);
+    await tick(evaluator);
+    expect(received.map(({ body }) => JSON.parse(body))).toEqual([
+      expect.objectContaining({
+        state: 'open',
+        attacks: null,
+        text: expect.stringMatching(
+          /: 12% of the responses within 5 minutes are server errors, since .*, on b\.example\.$/,
+        ),
+      }),
+    ]);
+    const range = { from: START - MINUTE_MS, to: clock.now + 10 * MINUTE_MS };
+    const rule = { kind: 'errors', percent: 10, within_s: 300 } as const;
+    expect(await replay(store, project, rule, range)).toEqual([
+      { since: START + MINUTE_MS, until: START + 5 * MINUTE_MS, most: expect.closeTo(12.18, 2) },
+    ]);
+    await tick(evaluator, 5 * MINUTE_MS);
     expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
   });
 

@@ -146,12 +146,12 @@ export class Evaluator {
     if (attacks === null || (rule.kind !== 'threshold' && rule.kind !== 'spike')) return null;
     // The window in which the threshold was reached belongs to the incident.
     const from = rule.kind === 'threshold' ? since - 1_000 * rule.within_s : since;
-    const { attacks: total } = await new Evaluation(this.#dependencies.store, now, this.#samples).count(
+    const { counts } = await new Evaluation(this.#dependencies.store, now, this.#samples).count(
       project,
       rule,
       [from, now],
     );
-    return total[0] ?? 0;
+    return counts[0] ?? 0;
   }
 
   #deliver(due: DueDelivery): void {

@@ -105,7 +105,7 @@ export function ruleText(rule: AlertRule): string {
     case 'spike':
       return `${rule.category ?? 'attacks'} far above the usual (sensitivity ${rule.sensitivity})${where}`;
     case 'errors':
-      return `${rule.percent}% server errors within ${minutes(rule.within_s)}`;
+      return `${rule.percent}% server errors within ${minutes(rule.within_s)}${where}`;
     case 'dropped':
       return `${rule.percent}% of the log lines dropped within ${minutes(rule.within_s)}`;
     case 'silent':

@@ -4,7 +4,7 @@ import { sendMessage } from '../alerts/alerts.ts';
 import { reasonOf, sendMail } from '../alerts/channels.ts';
 import { NO_FACTS } from '../alerts/incidents.ts';
 import { clock, ruleText } from '../alerts/messages.ts';
-import { canReplay, replay } from '../alerts/replay.ts';
+import { canReplay, type ReplayedIncident, replay } from '../alerts/replay.ts';
 import { createReport, reportMail } from '../alerts/report.ts';
 import { reportPage } from '../alerts/report-page.ts';
 import { parseAlert, ruleFields } from '../alerts/rules.ts';
@@ -63,7 +63,7 @@ const DETAIL_OPTIONS = {
   within: option('--within <time>', 'length of the window [default: 5m]', WINDOW),
   for: option('--for <time>', 'how long a source may be silent [default: 15m]', WINDOW),
   category: option('--category <name>', 'count only attacks of this category', oneOf(...CATEGORIES)),
-  host: option('--host <name>', 'count only attacks on this host', text),
+  host: option('--host <name>', 'count only attacks on this host, or its errors', text),
   notBlocked: option('--not-blocked', 'count only attacks that the log does not report as blocked', flag),
   sensitivity: option(
     '--sensitivity <z>',
@@ -79,7 +79,7 @@ type DetailName = keyof typeof DETAIL_OPTIONS;
 const DETAILS: Readonly<Record<keyof typeof RULE_OPTIONS, readonly DetailName[]>> = {
   attacks: ['within', 'category', 'host', 'notBlocked'],
   spike: ['sensitivity', 'category', 'host'],
-  errors: ['within'],
+  errors: ['within', 'host'],
   silent: ['for'],
   dropped: ['within'],
   report: ['at', 'timezone'],
@@ -214,23 +214,31 @@ const replayAlerts = subcommand(
         const { id } = administration.projectNamed(project);
         const alerts =
           name === undefined ? administration.alertsOf(id) : [administration.alertNamed(id, name)];
-        const incidents: (Awaited<ReturnType<typeof replay>>[number] & { alert: string })[] = [];
+        const incidents: ({ alert: string } & Omit<ReplayedIncident, 'most'> & ReturnType<typeof mostOf>)[] =
+          [];
         for (const alert of alerts) {
           if (canReplay(alert.rule)) {
             const found = await replay(store, id, alert.rule, { from, to });
-            incidents.push(...found.map((incident) => ({ alert: alert.name, ...incident })));
-          } else warn(io, `${alert.name} is left out: only thresholds and spikes can be replayed`);
+            const { name: alertName, rule } = alert;
+            for (const { most, ...times } of found)
+              incidents.push({ alert: alertName, ...times, ...mostOf(rule, most) });
+          } else
+            warn(io, `${alert.name} is left out: only thresholds, spikes and server errors can be replayed`);
         }
         incidents.sort((a, b) => a.since - b.since);
-        return printList(io, json, incidents, ({ alert, since, until, attacks }) => [
+        return printList(io, json, incidents, ({ alert, since, until, attacks, percent }) => [
           alert,
           clock(since),
           until === null ? 'open at the end' : clock(until),
-          `up to ${number(attacks)} attacks`,
+          attacks === null ? `up to ${percent}% server errors` : `up to ${number(attacks)} attacks`,
         ]);
       }),
   },
 );
+
+function mostOf({ kind }: Alert['rule'], most: number) {
+  return kind === 'errors' ? { attacks: null, percent: Math.round(most) } : { attacks: most, percent: null };
+}
 
 export const alertCommands = [addAlert, listAlerts, testAlert, deleteAlert, replayAlerts];
 
@@ -291,7 +299,7 @@ function ruleOf(values: RuleValues): object {
   if (attacks !== undefined)
     return { kind: 'threshold', attacks, within_s, ...selected, ...(notBlocked && { not_blocked: true }) };
   if (spike) return { kind: 'spike', ...(sensitivity !== undefined && { sensitivity }), ...selected };
-  if (errors !== undefined) return { kind: 'errors', percent: errors, within_s };
+  if (errors !== undefined) return { kind: 'errors', percent: errors, within_s, ...selected };
   if (dropped !== undefined) return { kind: 'dropped', percent: dropped, within_s };
   if (silent !== undefined) return { kind: 'silent', source: silent, for_s: (values.for ?? 900_000) / 1_000 };
   const { at = 'Mon 08:00', timezone } = values;
