@@ -6,11 +6,11 @@ import {
   accumulate,
   cellCode,
   describeSeries,
-  REQUESTS_WITHOUT_CODE,
   FIRST_CATEGORY,
   FIRST_PEAK,
   mergeCells,
   peaksOf,
+  REQUESTS_WITHOUT_CODE,
   readCells,
 } from './cells.ts';
 import { RecordWriter } from './record-bytes.ts';
