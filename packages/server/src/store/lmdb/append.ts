@@ -143,7 +143,12 @@ function* openGroup(
   const counts = new GroupCounts();
   const lists = new GroupTopLists(schema, project.record);
   const attacks = new GroupAttacks();
-  for (const { events } of decision.counted) {
+  const hostOf = (id: string | null) => {
+    const scope = id === null ? null : project.scopeOf(id);
+    return id === null || scope === null ? null : { id, scope };
+  };
+  for (const { batch, events } of decision.counted) {
+    for (const pages of batch.pages ?? []) lists.addPages(pages, hostOf(pages.hostId));
     for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
       const { time, attack, details, hostId, count } = event;

@@ -32,7 +32,7 @@ import {
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { writeSegment } from './segments.ts';
-import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
+import { addPages, addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 
@@ -44,7 +44,7 @@ export async function appendGroup(
   limits: AppendLimits,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
-  const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
+  const counted = await new Slices().run(sumGroup(batches.map(({ events, pages }) => ({ events, pages }))));
   return inPartitions(
     database,
     ['segments', 'rollups', 'top_lists', 'attacks'],
@@ -77,7 +77,7 @@ async function appendLocked(
       : await computeIn(
           run,
           sumGroup(
-            decision.counted.flatMap(({ events }) => events),
+            decision.counted.map(({ batch, events }) => ({ events, pages: batch.pages })),
             known.hosts,
           ),
         );
@@ -128,10 +128,12 @@ const ITEMS_PER_STEP = 200;
 
 /** `known`: the hosts that are registered, if some may not be. */
 function* sumGroup(
-  events: readonly Event[],
+  batches: readonly Pick<Batch, 'events' | 'pages'>[],
   known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
+  const events: readonly Event[] = batches.flatMap((batch) => batch.events);
   const topLists = new TopAdditions();
+  addPages(topLists, batches, known);
   const attacks = new AttackAdditions();
   const hosts = new Set<string>();
   const packed = new Map<number, Map<string, MinuteCells>>();

@@ -3,7 +3,15 @@ import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import { columnsOf, type Database, type Row, type Run } from '../../postgres/database.ts';
 import { WITHOUT_HOST } from '../minutes.ts';
-import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice, type Transfer } from '../store.ts';
+import {
+  type Batch,
+  coveredHours,
+  HOUR_MS,
+  type Store,
+  type TopQuery,
+  type TopSlice,
+  type Transfer,
+} from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -57,6 +65,18 @@ export function addTopAdditions(
     if (attack === null || details === undefined) continue;
     const isKnown = hostId !== null && (known === undefined || known.has(hostId));
     additions.add({ time, attack, details }, count, isKnown ? hostId : null);
+  }
+}
+
+/** `known`: as above. */
+export function addPages(
+  additions: TopAdditions,
+  batches: readonly Pick<Batch, 'pages'>[],
+  known?: ReadonlyMap<string, number>,
+): void {
+  for (const pages of batches.flatMap((batch) => batch.pages ?? [])) {
+    const isKnown = pages.hostId !== null && (known === undefined || known.has(pages.hostId));
+    additions.addPages(pages, isKnown ? pages.hostId : null);
   }
 }
 
