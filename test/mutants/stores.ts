@@ -79,7 +79,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/decide.ts',
     'if (time > newest) newest = time;',
     'if (time < newest || newest < 0) newest = time;',
-    lmdb('the order and the size of batches'),
+    lmdb('equals the oracle for any events'),
   ),
   mutant(
     'group-one-fails-all',
@@ -205,7 +205,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/cells.ts',
     'total = isPeak ? Math.max(total, addition) : total + addition;',
     'total += addition;',
-    cells('merges raise peaks'),
+    cells('larger peak of a cell'),
   ),
   mutant(
     'cells-blocked-exported-twice',
