@@ -79,7 +79,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/decide.ts',
     'if (time > newest) newest = time;',
     'if (time < newest || newest < 0) newest = time;',
-    lmdb('equals the oracle for any events'),
+    lmdb('late events hide no newer'),
   ),
   mutant(
     'group-one-fails-all',
@@ -303,7 +303,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/append.ts',
     'latest: Math.max(record.latest, newest)',
     'latest: newest',
-    lmdb('the order and the size of batches'),
+    lmdb('late events hide no newer'),
   ),
   mutant(
     'append-change-not-counted',

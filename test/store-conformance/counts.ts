@@ -244,6 +244,15 @@ export function countTests({ fresh, runs }: Suite): void {
     expect([...requests]).toEqual([0, 1, 0]);
   });
 
+  test('late events hide no newer ones, in the same batch or in a later one', async () => {
+    const { store } = await fresh();
+    const at = (hoursAgo: number) => drawnAt(NOW - hoursAgo * 3_600_000);
+    await store.append(batch('p', [], [at(5), at(0), at(9)]));
+    await store.append(batch('p', [], [at(7)]));
+    const [requests] = await store.count({ project: 'p', edges: [NOW - DAY_MS, NOW + 1], rows: 'timeline' });
+    expect(requests[0]).toBe(4);
+  });
+
   test('counts far beyond 2^32 are exact', async () => {
     const { store } = await fresh();
     const events = Array.from({ length: 9_001 }, () => ({ ...drawnAt(NOW), count: 1_000_000 }));
