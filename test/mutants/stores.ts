@@ -422,7 +422,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/prune.ts',
     'if (horizon > oldHorizon) countChange(schema);',
     '',
-    cached('repeated queries equal the oracle'),
+    cached('a horizon that moves alone'),
   ),
   mutant(
     'prune-request-at-limit',
