@@ -1,5 +1,5 @@
 // Tries mutants: makes each change in a copy of the sources, and runs the tests that must notice it. `--quick` tries ten of
-// them, `--only NAME` one. Needs a build (`npm run setup`). The last line is `N of M mutants killed`.
+// them, `--only NAME,...` those. Needs a build (`npm run setup`). The last line is `N of M mutants killed`.
 import { spawnSync } from 'node:child_process';
 import {
   cpSync,
@@ -80,11 +80,10 @@ async function tryAll() {
 
 function choose(all) {
   if (values.only !== undefined) {
-    const found = all.filter(({ name }) => name === values.only);
-    if (found.length > 0) return found;
-    console.error(
-      `unknown mutant '${values.only}'. The names are: ${all.map(({ name }) => name).join(', ')}`,
-    );
+    const names = values.only.split(',');
+    const unknown = names.find((each) => !all.some(({ name }) => name === each));
+    if (unknown === undefined) return all.filter(({ name }) => names.includes(name));
+    console.error(`unknown mutant '${unknown}'. The names are: ${all.map(({ name }) => name).join(', ')}`);
     process.exit(2);
   }
   if (!values.quick) return all;

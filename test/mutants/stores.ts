@@ -79,7 +79,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/decide.ts',
     'if (time > newest) newest = time;',
     'if (time < newest || newest < 0) newest = time;',
-    lmdb('the order and the size of batches'),
+    lmdb('late events hide no newer'),
   ),
   mutant(
     'group-one-fails-all',
@@ -205,7 +205,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/cells.ts',
     'total = isPeak ? Math.max(total, addition) : total + addition;',
     'total += addition;',
-    cells('merges raise peaks'),
+    cells('larger peak of a cell'),
   ),
   mutant(
     'cells-blocked-exported-twice',
@@ -303,7 +303,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/append.ts',
     'latest: Math.max(record.latest, newest)',
     'latest: newest',
-    lmdb('the order and the size of batches'),
+    lmdb('late events hide no newer'),
   ),
   mutant(
     'append-change-not-counted',
@@ -422,7 +422,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/prune.ts',
     'if (horizon > oldHorizon) countChange(schema);',
     '',
-    cached('repeated queries equal the oracle'),
+    cached('a horizon that moves alone'),
   ),
   mutant(
     'prune-request-at-limit',

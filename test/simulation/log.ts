@@ -79,18 +79,14 @@ export class Log {
         this.#append(file, bytes.subarray(0, split));
         await wait('writes part of a line', this.#random.integer(0, 1_000));
       }
-      this.#append(file, bytes.subarray(split));
-      this.#addLine(file, line);
+      this.#writeLine(file, line, bytes.subarray(split));
     }
     this.#isInLine = false;
   }
 
-  #writeLine(file: Inode, line: Line, text: string): void {
-    this.#append(file, Buffer.from(`${text}\n`));
-    this.#addLine(file, line);
-  }
-
-  #addLine(file: Inode, line: Line): void {
+  /** `bytes`: those of the line that are not written yet. */
+  #writeLine(file: Inode, line: Line, bytes: Buffer): void {
+    this.#append(file, bytes);
     line.file = this.#files;
     addLine(file, line);
   }
@@ -178,7 +174,8 @@ export class Log {
     this.#files++;
     // Its length does not show that it was truncated.
     if (this.padding === 0 && this.#random.chance(0.6))
-      while (live.size <= size) for (const { line, text } of createLines()) this.#writeLine(live, line, text);
+      while (live.size <= size)
+        for (const { line, text } of createLines()) this.#writeLine(live, line, Buffer.from(`${text}\n`));
   }
 
   async #compress(path: string | undefined, pause: () => Promise<void>): Promise<void> {

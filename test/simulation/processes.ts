@@ -9,7 +9,7 @@ import { RetentionPolicy } from '../../packages/server/src/store/retention.ts';
 import { type Store, StoreUnavailable } from '../../packages/server/src/store/store.ts';
 import type { Disk } from './disk.ts';
 import { type Executed, faultyStore, type StoreFaults } from './faulty-store.ts';
-import type { Scheduler, Task } from './scheduler.ts';
+import { HOUR_MS, type Scheduler, type Task } from './scheduler.ts';
 
 /** What processes get from the world. */
 export interface Environment {
@@ -34,7 +34,6 @@ export const detailsMs = (retentionMs: number) => retentionMs / 2;
 const RETRY_MS_MIN = 2_000;
 /** While a file waits for the clock, nothing else happens for hours. */
 const RETRY_MS_MAX = 120_000;
-const HOUR_MS = 3_600_000;
 
 export class SimulatedProcess {
   isAlive = true;

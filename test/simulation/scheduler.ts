@@ -2,6 +2,10 @@
 import { createHash } from 'node:crypto';
 import { Random } from '../random.ts';
 
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
 /** A task continues only when the scheduler chooses it. Tasks of a killed process never continue. */
 export interface Task {
   readonly name: string;

@@ -3,9 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { observeRareStates, RARE_STATES, type RareState } from '../../packages/server/src/rare-states.ts';
+import { DAY_MS } from './scheduler.ts';
 import { World } from './world.ts';
 
-const YEAR_MS = 365.25 * 86_400_000;
+const YEAR_MS = 365.25 * DAY_MS;
 
 export interface RunOptions {
   seed: number;
@@ -15,23 +16,9 @@ export interface RunOptions {
   trace?: (line: string) => void;
 }
 
-export interface Report {
-  seed: number;
-  days: number;
-  lines: number;
-  steps: number;
-  events: number;
-  kills: number;
-  rotations: number;
-  checks: number;
-  pushes: number;
-  clockJumps: number;
-  reached: ReadonlySet<RareState>;
-  digest: string;
-  failure: unknown;
-}
+export type Report = Awaited<ReturnType<typeof simulate>>;
 
-export async function simulate({ seed, years, eventsMax, trace }: RunOptions): Promise<Report> {
+export async function simulate({ seed, years, eventsMax, trace }: RunOptions) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-simulation-'));
   const reached = new Set<RareState>();
   observeRareStates((state) => reached.add(state));
@@ -48,7 +35,7 @@ export async function simulate({ seed, years, eventsMax, trace }: RunOptions): P
   }
   return {
     seed,
-    days: world.simulatedMs / 86_400_000,
+    days: world.simulatedMs / DAY_MS,
     lines: world.ledger.written,
     steps: world.scheduler.steps,
     ...world.counts,

@@ -12,13 +12,10 @@ import { checkLines } from './checkers/lines.ts';
 import { Disk } from './disk.ts';
 import { Ledger, type Line } from './ledger.ts';
 import { Log } from './log.ts';
-import { detailsMs, type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
-import { Scheduler, type Task } from './scheduler.ts';
+import { type Environment, follow, ingest, Service, type SimulatedProcess } from './processes.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS, Scheduler, type Task } from './scheduler.ts';
 
 const START = Date.UTC(2026, 0, 1);
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 const PROJECT = 'p';
 /** After so many events, everything may settle, and all invariants are checked. */
 const EVENTS_PER_CHECK = 150;
@@ -85,13 +82,9 @@ export class World {
       isHurried: () => this.#isSettling,
     };
     const checked: Checked = {
-      scheduler: this.scheduler,
+      ...this.#environment,
       ledger: this.ledger,
       reader: this.#reader,
-      project: PROJECT,
-      now,
-      retentionMs: this.#retentionMs,
-      detailsMs: detailsMs(this.#retentionMs),
       horizon: () => this.#retention,
       isOrderly: () =>
         this.#isOrderly &&
@@ -350,19 +343,14 @@ export class World {
     const key = random.chance(0.8) ? `push ${this.counts.pushes}` : undefined;
     this.#subtask('client', async (wait) => {
       for (;;) {
-        let state: 'waiting' | 'counted' | 'failed' = 'waiting';
         const service = this.#slots[0]?.running as Service;
-        const fail = () => {
-          if (state === 'waiting') state = 'failed';
-        };
-        service.ended.then(fail);
-        const counted = () => {
-          state = 'counted';
-        };
-        service.push({ lines: lines.map(({ text }) => text), key, source: 'push' }).then(counted, fail);
-        const hasEnded = () => state !== 'waiting';
-        while (!hasEnded()) await wait('waits for the response', MINUTE_MS);
-        if ((state as string) === 'counted') break;
+        const response = service.push({ lines: lines.map(({ text }) => text), key, source: 'push' });
+        const ended: boolean[] = [];
+        const end = (isCounted: boolean) => () => ended.push(isCounted);
+        service.ended.then(end(false));
+        response.then(end(true), end(false));
+        while (ended.length === 0) await wait('waits for the response', MINUTE_MS);
+        if (ended[0]) break;
         if (key === undefined) {
           for (const { line } of lines) if (line.expected === 'counted') line.expected = 'either';
           break;

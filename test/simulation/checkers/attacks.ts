@@ -1,13 +1,12 @@
 /** The kept attacks are those that were counted, each once. None is missing that is younger than the retention of details. */
-import { HOUR_MS } from '../../../packages/server/src/store/store.ts';
-import { type Checked, type Checker, CheckFailed } from './checker.ts';
+import { detailsMs } from '../processes.ts';
+import { HOUR_MS } from '../scheduler.ts';
+import { type Checked, type Checker, CheckFailed, JUMP_MS_MAX } from './checker.ts';
 
 const ALL = { filter: { include: {}, exclude: {} }, isAscending: true };
 const PAGE = 500;
-/** Clocks that are wrong by less are trusted at once. */
-const JUMP_MS_MAX = HOUR_MS;
 
-export function checkAttacks({ scheduler, ledger, reader, project, horizon, detailsMs }: Checked): Checker {
+export function checkAttacks({ scheduler, ledger, reader, project, horizon, retentionMs }: Checked): Checker {
   return {
     async settled() {
       const attacks = ledger.since(horizon()).filter(({ isCounted, attack }) => isCounted && attack !== null);
@@ -24,7 +23,7 @@ export function checkAttacks({ scheduler, ledger, reader, project, horizon, deta
           }
         }
       });
-      const keptFrom = scheduler.now - detailsMs + JUMP_MS_MAX + HOUR_MS;
+      const keptFrom = scheduler.now - detailsMs(retentionMs) + JUMP_MS_MAX + HOUR_MS;
       const lost = [...missing.keys()].filter((time) => time >= keptFrom);
       if (lost.length > 0)
         throw new CheckFailed(`${lost.length} attacks are not kept, for example at ${lost[0]}`);

@@ -1,7 +1,6 @@
 /** A batch ID counts once, as long as the store must know it. */
+import { DAY_MS } from '../scheduler.ts';
 import { type Checked, type Checker, CheckFailed } from './checker.ts';
-
-const DAY_MS = 86_400_000;
 
 export function checkBatchIds({ horizon, now }: Checked): Checker {
   /** When the batch may be forgotten: its own time, or that of its newest event. */

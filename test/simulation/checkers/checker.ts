@@ -1,6 +1,7 @@
 import type { Appended, Batch, Retention, Store } from '../../../packages/server/src/store/store.ts';
 import type { Ledger } from '../ledger.ts';
-import type { Scheduler } from '../scheduler.ts';
+import type { Environment } from '../processes.ts';
+import { HOUR_MS } from '../scheduler.ts';
 
 /** An invariant. Each method throws CheckFailed if it does not hold. */
 export interface Checker {
@@ -14,18 +15,14 @@ export interface Checker {
   settled?(): Promise<void>;
 }
 
+/** Smaller jumps of the clock are trusted at once, in both directions. */
+export const JUMP_MS_MAX = HOUR_MS;
+
 /** What checkers know of the world. */
-export interface Checked {
-  scheduler: Scheduler;
+export interface Checked extends Pick<Environment, 'scheduler' | 'project' | 'now' | 'retentionMs'> {
   ledger: Ledger;
   /** A store of its own, which only reads. */
   reader: Store;
-  project: string;
-  /** The system clock, which may be wrong. */
-  now: () => number;
-  retentionMs: number;
-  /** How long kept attacks stay. */
-  detailsMs: number;
   horizon: () => Retention;
   /** Whether one process at a time has read the log since everything was settled, and nothing but rotation has changed it. */
   isOrderly: () => boolean;

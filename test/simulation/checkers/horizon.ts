@@ -2,11 +2,9 @@
  * The horizon never moves back by itself, and never further than the retention time behind the true time: clocks are wrong
  * for less than the 24 hours after which the service trusts them. What it has passed is not freed within a day.
  */
-import { type Checked, type Checker, CheckFailed } from './checker.ts';
+import { HOUR_MS } from '../scheduler.ts';
+import { type Checked, type Checker, CheckFailed, JUMP_MS_MAX } from './checker.ts';
 
-const HOUR_MS = 3_600_000;
-/** Smaller jumps of the clock are trusted at once, in both directions. */
-const JUMP_MS_MAX = HOUR_MS;
 const FREE_MS_MIN = 24 * HOUR_MS - 2 * JUMP_MS_MAX;
 
 export function checkHorizon({ scheduler, retentionMs }: Checked): Checker {

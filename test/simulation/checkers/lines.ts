@@ -1,9 +1,8 @@
 /** Every line that was written is counted exactly once, or reported; those of older files first. */
 import type { Line } from '../ledger.ts';
+import { DAY_MS, HOUR_MS } from '../scheduler.ts';
 import { type Checked, type Checker, CheckFailed } from './checker.ts';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** Warnings that lines were not counted. */
 const REPORT = /may be lost|cannot be read|is skipped: it is older/;
 

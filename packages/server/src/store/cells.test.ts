@@ -22,10 +22,9 @@ const count = fc.oneof(
   fc.constantFrom(2 ** 16 - 1, 2 ** 16, 2 ** 32 - 1, 2 ** 32),
   fc.integer({ min: 1, max: 2 ** 50 }),
 );
-const cells = fc.array(
-  fc.tuple(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 0, max: CELLS - 1 }), count),
-  { maxLength: 60 },
-);
+/** Small numbers, so that several additions meet in one cell. */
+const cell = fc.oneof(fc.nat(5), fc.nat(CELLS - 1));
+const cells = fc.array(fc.tuple(fc.oneof(fc.nat(2), fc.nat(20)), cell, count), { maxLength: 60 });
 
 describe('a record of cells', () => {
   test('holds the sum of all merged additions, in any order', () => {
@@ -97,7 +96,7 @@ describe('a record of cells', () => {
     );
   });
 
-  test('adds the cells of each run, and none between runs', () => {
+  test('adds the cells of each run and point, and none between runs', () => {
     const writer = new RecordWriter();
     const record = mergeCells(
       undefined,
@@ -107,12 +106,16 @@ describe('a record of cells', () => {
         [0, 10, 4],
         [0, 19, 8],
         [0, 20, 16],
+        [0, 30, 32],
+        [0, 34, 64],
+        [0, 35, 128],
       ]),
       writer,
     );
-    const out = new Float64Array(3);
-    accumulate(record, [0, 10, 2, 10, 15, 20, 0, 5], Int16Array.of(0), 3, out);
-    expect([...out]).toEqual([8, 0, 3]);
+    const out = new Float64Array(5);
+    // The last run has two points.
+    accumulate(record, [0, 10, 2, 10, 15, 20, 0, 5, 30, 40, 3, 5], Int16Array.of(0), 5, out);
+    expect([...out]).toEqual([8, 0, 3, 96, 128]);
   });
 
   test('has different series for requests, attacks and blocked attacks of every category', () => {

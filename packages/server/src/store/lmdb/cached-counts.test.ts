@@ -134,6 +134,19 @@ test('a query right after an append sees it, before any timer is due', async () 
   rmSync(directory, { recursive: true });
 });
 
+test('a horizon that moves alone hides events from repeated queries', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const events = [{ time: NOW - HOUR_MS, hostId: null, request: true, attack: null, count: 1 }];
+  await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+  const query = { project: 'p', edges: [NOW - DAY_MS, NOW], rows: 'timeline' } as const;
+  for (let i = 0; i < 2; i++) expect((await store.count(query))[0].join()).toBe('1');
+  await store.prune(NOW - 1, { freeBefore: 0, topListsBefore: 0 });
+  expect((await store.count(query))[0].join()).toBe('0');
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
 test('one array of hosts selects the hosts of each project', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
   const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
