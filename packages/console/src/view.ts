@@ -73,9 +73,9 @@ export const SPLITS = ['category', 'action', 'host'] as const;
 export type Split = (typeof SPLITS)[number];
 
 /** The lists that the side panel can show whole, and one of whose values it can show. */
-export const OPENED = ['attack', 'source', 'url', 'rule', 'country', 'host'] as const;
+export const OPENED = ['attack', 'annotation', 'source', 'url', 'rule', 'country', 'host'] as const;
 
-/** An attack by its ID, or a value of a list. Without a value: the whole list. */
+/** An attack or annotation by its ID, or a value of a list. Without a value: the whole list. */
 export interface Opened {
   kind: (typeof OPENED)[number];
   value: string | null;
@@ -168,7 +168,8 @@ function parseOpened(text: string): Opened | null {
   const [name = '', ...rest] = text.split(':');
   const kind = OPENED.find((one) => one === name);
   const value = rest.length === 0 ? null : rest.join(':').slice(0, 512);
-  return kind === undefined || value === '' || (kind === 'attack' && value === null) ? null : { kind, value };
+  const needsValue = kind === 'attack' || kind === 'annotation';
+  return kind === undefined || value === '' || (needsValue && value === null) ? null : { kind, value };
 }
 
 /** A `+` that is not encoded arrives as a space. */

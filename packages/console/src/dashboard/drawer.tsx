@@ -28,6 +28,7 @@ import { quoted } from '../setup-commands.ts';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import type { Opened } from '../view.ts';
+import { BeforeAfter } from './annotations.tsx';
 import { ActionLabel, AttackTable } from './attacks-panel.tsx';
 import { KINDS, readTopList, type TopListName, TopRows } from './top-lists.tsx';
 
@@ -57,16 +58,20 @@ export function Drawer({ range, names }: DrawerProps) {
     <Dialog key={`${kind} ${value}`} class="drawer" title={titleOf(open, names)} close={close}>
       <Button kind="quiet square close" aria-label="Close" title="Close" icon="close" onClick={close} />
       {kind === 'attack' && <Attacks id={value ?? ''} />}
-      {kind !== 'attack' && value !== null && (
+      {kind === 'annotation' && <BeforeAfter id={value ?? ''} />}
+      {kind !== 'attack' && kind !== 'annotation' && value !== null && (
         <ValueDetails kind={kind} value={value} range={range} names={names} />
       )}
-      {kind !== 'attack' && kind !== 'host' && value === null && <WholeList kind={kind} range={range} />}
+      {kind !== 'attack' && kind !== 'annotation' && kind !== 'host' && value === null && (
+        <WholeList kind={kind} range={range} />
+      )}
     </Dialog>
   );
 }
 
 function titleOf({ kind, value }: Opened, names: ReadonlyMap<string, string>): string {
   if (kind === 'attack') return 'Attack';
+  if (kind === 'annotation') return 'Before and after';
   if (kind === 'host') return `Host ${names.get(value ?? '') ?? value ?? ''}`;
   if (value === null) return `All ${KINDS[kind].many}`;
   return `${fieldTitle(kind)} ${valueName(kind, value)}`;
@@ -232,7 +237,7 @@ function Command({ label, code }: { label: string; code: string }) {
 }
 
 interface ValueDetailsProps extends DrawerProps {
-  kind: Exclude<Opened['kind'], 'attack'>;
+  kind: Exclude<Opened['kind'], 'attack' | 'annotation'>;
   value: string;
 }
 

@@ -89,6 +89,7 @@ function Panels(props: ReturnType<typeof useDashboard>) {
           before={comparison === 'complete' ? data.before : null}
           lines={lines.data}
           bursts={situation.data?.bursts ?? []}
+          annotations={props.annotations}
           failure={failure ?? lines.failure}
         />
       )}
@@ -190,6 +191,7 @@ function useDashboard() {
     lines: fresh(lines, lines.data),
     peak: fresh(hosts, hosts.data?.peak ?? null),
     tops: Object.entries(tops).map(([kind, top]) => ({ kind: kind as TopListName, ...fresh(top, top.data) })),
+    annotations: hosts.data?.annotations ?? [],
     names: names.current,
     range: now.data?.range ?? resolveRange(selectedRange, zone, clock()),
     comparison: now.data === null ? ('none' as const) : comparisonOf(now.data),

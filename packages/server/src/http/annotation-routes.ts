@@ -4,6 +4,7 @@ import type { NewAnnotation } from '../identity/administration.ts';
 import type { RequestIdentity } from '../identity/identity.ts';
 import type { Annotation } from '../identity/records.ts';
 import { valueAt } from '../json-path.ts';
+import type { Range } from '../statistics/range.ts';
 import { administer } from './auth/actor.ts';
 import { optionalTextAt, parseJson, textAt } from './auth/json-body.ts';
 import { checkNames, parseWhole, queryOf } from './query.ts';
@@ -56,10 +57,7 @@ export function annotationRoutes({ administration }: RequestIdentity, now: () =>
         checkNames(query, ['from', 'to']);
         const from = parseWhole(query, 'from', 0, 0, Number.MAX_SAFE_INTEGER);
         const to = parseWhole(query, 'to', Number.MAX_SAFE_INTEGER, 0, Number.MAX_SAFE_INTEGER);
-        const items = administration
-          .annotationsOf(pathParameter(request, 'project_id'))
-          .filter(({ time }) => time >= from && time < to)
-          .map(item);
+        const items = annotationItems(administration, pathParameter(request, 'project_id'), { from, to });
         return { total: items.length, items };
       },
     },
@@ -112,6 +110,18 @@ export function annotationRoutes({ administration }: RequestIdentity, now: () =>
       },
     },
   ];
+}
+
+/** Newest first. */
+export function annotationItems(
+  administration: RequestIdentity['administration'],
+  project: string,
+  { from, to }: Range,
+) {
+  return administration
+    .annotationsOf(project)
+    .filter(({ time }) => time >= from && time < to)
+    .map(item);
 }
 
 function annotationIn(body: unknown, now: () => number): NewAnnotation {

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
+import { annotationItems } from '../annotation-routes.ts';
 import { notCached, type Route } from '../route.ts';
 import { type ContentCoding, contentCoding } from '../send.ts';
 import type { Admission } from '../statistics/admission.ts';
@@ -71,7 +72,9 @@ export function consoleRoutes(
 ): Route[] {
   const api = [
     ...sessionRoutes(identity, now, topListsMs),
-    figuresRoute(store, admission, now),
+    figuresRoute(store, admission, now, (project, range) =>
+      annotationItems(identity.administration, project, range),
+    ),
     ...sourceRoutes(identity, store, now, installed),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
