@@ -23,6 +23,8 @@ export interface Session {
   keys_limit: number;
   /** How long top lists are kept. Null: unknown. */
   top_lists_ms: number | null;
+  /** Whether the service can find the networks of sources. */
+  has_geoip: boolean;
 }
 
 /** Requests, and attacks that the filter selects, in each point. */

@@ -14,7 +14,7 @@ import {
   toggled,
   valueName,
 } from '../filters.ts';
-import { formatCount, formatTime, plural, share } from '../format.ts';
+import { countryName, formatCount, formatTime, plural, share } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { CopyButton, CopyValue } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -59,7 +59,7 @@ export function Drawer({ range, names }: DrawerProps) {
       <Button kind="quiet square close" aria-label="Close" title="Close" icon="close" onClick={close} />
       {kind === 'attack' && <Attacks id={value ?? ''} />}
       {kind === 'annotation' && <BeforeAfter id={value ?? ''} />}
-      {kind !== 'attack' && kind !== 'annotation' && value !== null && (
+      {kind !== 'attack' && kind !== 'annotation' && kind !== 'network' && value !== null && (
         <ValueDetails kind={kind} value={value} range={range} names={names} />
       )}
       {kind !== 'attack' && kind !== 'annotation' && kind !== 'host' && value === null && (
@@ -73,7 +73,7 @@ function titleOf({ kind, value }: Opened, names: ReadonlyMap<string, string>): s
   if (kind === 'attack') return 'Attack';
   if (kind === 'annotation') return 'Before and after';
   if (kind === 'host') return `Host ${names.get(value ?? '') ?? value ?? ''}`;
-  if (value === null) return `All ${KINDS[kind].many}`;
+  if (kind === 'network' || value === null) return `All ${KINDS[kind].many}`;
   return `${fieldTitle(kind)} ${valueName(kind, value)}`;
 }
 
@@ -237,7 +237,7 @@ function Command({ label, code }: { label: string; code: string }) {
 }
 
 interface ValueDetailsProps extends DrawerProps {
-  kind: Exclude<Opened['kind'], 'attack' | 'annotation'>;
+  kind: Exclude<Opened['kind'], 'attack' | 'annotation' | 'network'>;
   value: string;
 }
 
@@ -430,8 +430,10 @@ function WholeList({ kind, range }: { kind: TopListName; range: TimeRange }) {
   );
   const { data } = query;
   const wanted = search.trim().toLowerCase();
-  const items = data?.items.filter(({ key, host = '' }) =>
-    `${host}${key} ${kind === 'rule' ? ruleName(key) : valueName(kind, key)}`.toLowerCase().includes(wanted),
+  const items = data?.items.filter(({ key, host = '', name = '' }) =>
+    `${host}${key} ${name} ${kind === 'rule' ? ruleName(key) : kind === 'country' ? countryName(key) : ''}`
+      .toLowerCase()
+      .includes(wanted),
   );
   return (
     <>

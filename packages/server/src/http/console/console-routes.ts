@@ -68,10 +68,14 @@ export function consoleRoutes(
   store: Store,
   admission: Admission,
   now: () => number,
-  { installed, topListsMs }: { installed?: Installed | undefined; topListsMs?: number | undefined },
+  {
+    installed,
+    topListsMs,
+    limits,
+  }: { installed?: Installed | undefined; topListsMs?: number | undefined; limits: { geo?: unknown } },
 ): Route[] {
   const api = [
-    ...sessionRoutes(identity, now, topListsMs),
+    ...sessionRoutes(identity, now, { topListsMs, hasGeoip: limits.geo !== undefined }),
     figuresRoute(store, admission, now, (project, range) =>
       annotationItems(identity.administration, project, range),
     ),
