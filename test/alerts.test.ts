@@ -123,7 +123,19 @@ describe('on the command line', () => {
     expect(listed).toEqual({ ...alert, open_since: null, failed: null });
     const tested = await sandbox.run([...onProject('alert', 'test', 'spikes'), '--alert-allow-private']);
     expect([tested.status, tested.stderr]).toEqual([0, '']);
-    expect(receiver.messages.map(({ body }) => body.alert)).toEqual(['Test of spikes']);
+    await addAlert('lines', '--dropped', '10%', '--within', '1h');
+    expect(
+      (await sandbox.run([...onProject('alert', 'test', 'lines'), '--alert-allow-private'])).status,
+    ).toBe(0);
+    expect(receiver.messages.map(({ body }) => body.text)).toEqual([
+      expect.stringMatching(
+        /^Test of spikes .*: unusually many attacks, 1,000 in 5 minutes, since .*, on shop\.example\.com\.$/,
+      ),
+      expect.stringMatching(
+        /^Test of lines .*: 10% of the log lines within 1 hour were dropped, since .* UTC\.$/,
+      ),
+    ]);
+    await sandbox.run([...onProject('alert', 'delete', 'lines'), '--yes']);
     const refused = await sandbox.run(onProject('alert', 'test', 'spikes'));
     expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining('127.0.0.1 is a loopback')]);
     expect((await sandbox.run([...onProject('alert', 'delete', 'spikes'), '--yes'])).status).toBe(0);

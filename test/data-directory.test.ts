@@ -414,7 +414,7 @@ describe('compact', () => {
       const refused = await sandbox.run(['compact', '--data', sandbox.data]);
       expect(refused.status).toBe(1);
       expect(refused.stderr).toContain(
-        `${file} has storage version ${version}, but this release reads version 5`,
+        `${file} has storage version ${version}, but this release reads version 6`,
       );
       const served = await sandbox.run(['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
       expect(served.stderr).toBe(refused.stderr);

@@ -70,6 +70,7 @@ function randomEvent(random: Random): KnownEvent {
     attack,
     count: random.chance(0.1) ? random.integer(2, 1_000_000) : 1,
     ...(attack === null ? {} : randomDetails(random)),
+    ...randomResponse(random),
   };
 }
 
@@ -81,6 +82,17 @@ function randomDetails(random: Random): Partial<KnownEvent> {
     url: random.chance(0.1) ? undefined : `/${n()}`,
     rule: random.chance(0.1) ? undefined : `9421${n()}`,
     country: random.chance(0.5) ? undefined : random.pick(['DE', 'FR', 'CN']),
+  };
+}
+
+function randomResponse(random: Random): Partial<KnownEvent> {
+  if (random.chance(0.2)) return {};
+  return {
+    status: random.pick([200, 200, 200, 301, 404, 404, 500, 502]),
+    ...(random.chance(0.2) && { upstream_status: random.pick([0, 200, 502]) }),
+    ...(random.chance(0.5) && { bytes_in: random.integer(0, 100_000) }),
+    ...(random.chance(0.8) && { bytes_out: random.integer(0, 10_000_000) }),
+    ...(random.chance(0.8) && { url: `/${random.integer(1, 9)}` }),
   };
 }
 

@@ -1,5 +1,5 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Category, type Event, topUrl } from '../packages/server/src/event.ts';
+import { CATEGORIES, type Category, type Event, PAGE_CODES, topUrl } from '../packages/server/src/event.ts';
 import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-block.ts';
 import type { CountedField } from '../packages/server/src/store/attack-counts.ts';
 import {
@@ -27,7 +27,9 @@ import { ROWS, type Row, type RowsName } from '../packages/server/src/store/rows
 import { finish } from '../packages/server/src/store/slices.ts';
 import { groupSources, newSource, withoutOldExamples } from '../packages/server/src/store/sources.ts';
 import {
+  ALL_LISTS,
   type AnyCounts,
+  type AnyListName,
   type Appended,
   appendLimits,
   type BatchLink,
@@ -48,7 +50,6 @@ import {
   storedCategory,
   TOP_LISTS,
   type TopItem,
-  type TopListName,
   topKey,
 } from '../packages/server/src/store/store.ts';
 import { addCount, type CategoryCounts, TopSummary } from '../packages/server/src/store/top-lists.ts';
@@ -62,7 +63,7 @@ import {
 /** A value of a top list. An attack has up to four of them. */
 interface Mention {
   hostId: string | null;
-  list: TopListName;
+  list: AnyListName;
   hour: number;
   key: string;
   category: number;
@@ -126,12 +127,15 @@ export function memoryStore(
   }
 
   /** The matching events of each point between neighbouring edges. */
-  function pointsOf(query: Omit<CountQuery, 'rows'>): Event[][] {
-    const { project, hosts, edges, ignoreHorizon } = query;
-    const events = matching(project, hosts, ignoreHorizon);
+  function pointsOf(query: Omit<CountQuery, 'rows'> & { rows?: RowsName }): Event[][] {
+    const { project, hosts, edges, ignoreHorizon, rows } = query;
+    // Bytes count at the start of their minute.
+    const timeOf = ({ time }: Event) => (rows === 'traffic' ? time - (time % 60_000) : time);
+    const first = ignoreHorizon ? 0 : horizon;
+    const events = matching(project, hosts, ignoreHorizon).filter((event) => timeOf(event) >= first);
     return edges.slice(1).map((end, i) => {
       const start = edges[i] ?? end;
-      return events.filter(({ time }) => start <= time && time < end);
+      return events.filter((event) => start <= timeOf(event) && timeOf(event) < end);
     });
   }
 
@@ -189,6 +193,12 @@ export function memoryStore(
         const isKept = eventsMax > 0 && hourOf(assigned) * HOUR_MS >= Math.max(topListsBefore, freedBefore);
         if (assigned.attack !== null && isKept) project.attacks.push(toEntry(assigned, assigned.hostId));
       }
+      for (const { hostId, hour, code, paths } of batch.pages ?? []) {
+        if (hour * HOUR_MS < Math.max(topListsBefore, freedBefore)) continue;
+        const registeredId = hostId !== null && registered.has(hostId) ? hostId : null;
+        for (const [key, count] of paths)
+          project.mentions.push({ hostId: registeredId, list: 'pages', hour, key, category: code, count });
+      }
       if (batch.followed) putFollowed(project, batch.followed);
       const sourceOf = (name: string) => project.sources.find((source) => source.name === name);
       const sources = decideSources(
@@ -211,7 +221,7 @@ export function memoryStore(
       return ROWS.groups.map((row) => perPoint(pointsOf(query), row, busiestSecond));
     },
 
-    async top({ project, hosts, list, categories = CATEGORIES, limit, ...range }) {
+    async top({ project, hosts, list, categories = CATEGORIES, codes = PAGE_CODES, limit, ...range }) {
       const { from, to } = coveredHours(range, Math.max(horizon, topListsBefore));
       const registered = new Set(open(project).hosts.map(({ id }) => id));
       const selected = open(project).mentions.filter(
@@ -220,11 +230,13 @@ export function memoryStore(
           (hosts === undefined || (hostId !== null && hosts.includes(hostId) && registered.has(hostId))) &&
           from <= hour * HOUR_MS &&
           hour * HOUR_MS < to &&
-          categories.includes(CATEGORIES[category] as Category),
+          (list === 'pages'
+            ? codes.includes(PAGE_CODES[category] ?? 0)
+            : categories.includes(CATEGORIES[category] as Category)),
       );
       const counts = new Map<string, number>();
       for (const { key, hostId, count } of selected) {
-        const item = JSON.stringify(list === 'urls' ? { key, hostId } : { key });
+        const item = JSON.stringify(list === 'urls' || list === 'pages' ? { key, hostId } : { key });
         counts.set(item, (counts.get(item) ?? 0) + count);
       }
       const items = Array.from(counts, ([item, count]) => ({ ...JSON.parse(item), count, error: 0 }));
@@ -619,8 +631,8 @@ function additionsOf(mentions: readonly Mention[]): HourAdditions {
   for (const { hostId, list, key, category, count } of mentions) {
     const lists = hosts.get(hostId ?? WITHOUT_HOST) ?? [];
     hosts.set(hostId ?? WITHOUT_HOST, lists);
-    const additions = lists[TOP_LISTS.indexOf(list)] ?? new Map<string, CategoryCounts>();
-    lists[TOP_LISTS.indexOf(list)] = additions;
+    const additions = lists[ALL_LISTS.indexOf(list)] ?? new Map<string, CategoryCounts>();
+    lists[ALL_LISTS.indexOf(list)] = additions;
     const counts = additions.get(key) ?? [];
     additions.set(key, counts);
     addCount(counts, category, count);
@@ -629,7 +641,7 @@ function additionsOf(mentions: readonly Mention[]): HourAdditions {
 }
 
 function mentionsIn(sections: Sections, hour: number, hostId: string | null): Mention[] {
-  return TOP_LISTS.flatMap((list, i) => {
+  return ALL_LISTS.flatMap((list, i) => {
     const summary = sections[i];
     if (summary === undefined) return [];
     return [...TopSummary.decode(summary).entries].flatMap(([key, { counts }]) =>
@@ -680,11 +692,20 @@ function countRows(points: Event[][], rows: RowsName): Float64Array[] {
 
 /** A number per point, from the events that count in the row. */
 function perPoint(points: Event[][], row: Row, count: (events: Event[]) => number): Float64Array {
-  const isCounted = ({ request, attack, details }: Event) =>
-    row === null
-      ? request
-      : attack !== null && row.categories.includes(attack) && (!row.blocked || details?.blocked === true);
-  return Float64Array.from(points, (point) => count(point.filter(isCounted)));
+  return Float64Array.from(points, (point) => count(point.flatMap((event) => countedIn(row, event))));
+}
+
+/** What counts of an event: itself, nothing, or its bytes. */
+function countedIn(row: Row, event: Event): Event[] {
+  const { request, attack, details, status = 0, upstreamStatus = status } = event;
+  if (row !== null && 'categories' in row) {
+    const isCounted = attack !== null && row.categories.includes(attack);
+    return isCounted && (!row.blocked || details?.blocked === true) ? [event] : [];
+  }
+  if (!request) return [];
+  if (row === null) return [event];
+  if ('codes' in row) return row.codes.includes(row.upstream ? upstreamStatus : status) ? [event] : [];
+  return [{ ...event, count: (row.bytes === 'in' ? event.bytesIn : event.bytesOut) ?? 0 }];
 }
 
 function busiestSecond(events: readonly Event[]): number {

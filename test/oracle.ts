@@ -28,6 +28,10 @@ export interface KnownEvent {
   url?: string | undefined;
   rule?: string | undefined;
   country?: string | undefined;
+  status?: number | undefined;
+  upstream_status?: number | undefined;
+  bytes_in?: number | undefined;
+  bytes_out?: number | undefined;
 }
 
 export interface Query {
@@ -42,7 +46,12 @@ export interface Query {
   hostIds?: ReadonlyMap<string, string>;
 }
 
-type Compute = (events: readonly KnownEvent[], query: Query) => unknown;
+/** `eventsIn`: the events of the same hosts in another range. */
+type Compute = (
+  events: readonly KnownEvent[],
+  query: Query,
+  eventsIn: (from: number, to: number) => readonly KnownEvent[],
+) => unknown;
 
 /** The calls about values of attacks. All attacks are kept, so they count the range to the millisecond. */
 const TOP_CALLS: Readonly<Record<string, Compute>> = {
@@ -112,6 +121,17 @@ export const CALLS: Readonly<Record<string, Compute>> = {
   ...withDays('overviews/attack/timeline', (points) =>
     CATEGORIES.map((key) => ({ key, timeline: countPoints(points, ({ attack }) => attack === key) })),
   ),
+  ...withDays('overviews/response-code/timeline', (points) => byCode(points, ({ status = 0 }) => status)),
+  ...withDays('overviews/response-code/timeline?response_source=UPSTREAM', (points) =>
+    byCode(points, ({ status = 0, upstream_status = status }) => upstream_status),
+  ),
+  'overviews/bandwidth/timeline': (_, query, eventsIn) => bandwidth(query, eventsIn, undefined, averageRate),
+  'overviews/bandwidth/timeline?group_by=DAY': (_, query, eventsIn) =>
+    bandwidth(query, eventsIn, DAY_MS, averageRate),
+  'overviews/bandwidth/timeline?display_option=1': (_, query, eventsIn) =>
+    bandwidth(query, eventsIn, undefined, peakRate),
+  'overviews/abnormal': (_, query, eventsIn) => errorPages(query, eventsIn, 404, 5),
+  'overviews/abnormal?code=502&top=1000': (_, query, eventsIn) => errorPages(query, eventsIn, 502, 1_000),
   'overviews/attack/top-domains': (events) => topDomains(events, 5),
   'overviews/attack/top-domains?top=1000': (events) => topDomains(events, 1_000),
   'overviews/attack/distribution': (events) => top(byCategory(events), CATEGORIES.length),
@@ -124,6 +144,66 @@ export const CALLS: Readonly<Record<string, Compute>> = {
   'overviews/attack/action': actions,
   'overviews/attack/region': (events, query) => topValues(events, query, ({ country }) => country, 5),
 };
+
+/** The series of each code that occurs, ascending; then that of requests without a code. */
+function byCode(points: readonly KnownPoint[], codeOf: (event: KnownEvent) => number) {
+  const requests = points.flatMap(({ events }) => events).filter(isRequest);
+  const codes = [...new Set(requests.map(codeOf))].sort((a, b) => (a || 1_000) - (b || 1_000));
+  return codes.map((code) => ({
+    key: code === 0 ? 'none' : String(code),
+    timeline: countPoints(points, (event) => isRequest(event) && codeOf(event) === code),
+  }));
+}
+
+type Bytes = (event: KnownEvent) => number;
+const BANDWIDTH: readonly (readonly [string, Bytes])[] = [
+  ['IN_BANDWIDTH', ({ bytes_in = 0 }) => bytes_in],
+  ['OUT_BANDWIDTH', ({ bytes_out = 0 }) => bytes_out],
+  ['BANDWIDTH', ({ bytes_in = 0, bytes_out = 0 }) => bytes_in + bytes_out],
+];
+
+/** Bytes are kept by minute: the first and the last point cover the minutes that the range cuts. */
+function bandwidth(
+  query: Query,
+  eventsIn: Parameters<Compute>[2],
+  intervalMs: number | undefined,
+  rateOf: (events: readonly KnownEvent[], bytesOf: Bytes, ms: number) => number,
+) {
+  const ends = pointEnds(query, intervalMs);
+  const points = ends.map((time, i) => {
+    const start = Math.floor((ends[i - 1] ?? query.from) / MINUTE_MS) * MINUTE_MS;
+    const end = i === ends.length - 1 ? Math.ceil(time / MINUTE_MS) * MINUTE_MS : time;
+    return { time, ms: end - start, events: eventsIn(start, end).filter(isRequest) };
+  });
+  return BANDWIDTH.map(([key, bytesOf]) => ({
+    key,
+    timeline: points.map(({ time, ms, events }) => ({ time, num: rateOf(events, bytesOf, ms) })),
+  }));
+}
+
+function averageRate(events: readonly KnownEvent[], bytesOf: Bytes, ms: number): number {
+  return Math.round((events.reduce((sum, event) => sum + bytesOf(event), 0) * 1_000) / ms);
+}
+
+function peakRate(events: readonly KnownEvent[], bytesOf: Bytes): number {
+  const minutes = new Map<number, KnownEvent[]>();
+  for (const event of events) {
+    const minute = Math.floor(event.time / MINUTE_MS);
+    minutes.set(minute, [...(minutes.get(minute) ?? []), event]);
+  }
+  return Math.max(0, ...Array.from(minutes.values(), (some) => averageRate(some, bytesOf, MINUTE_MS)));
+}
+
+/** Pages are kept by hour. */
+function errorPages(query: Query, eventsIn: Parameters<Compute>[2], code: number, size: number) {
+  const from = Math.floor(query.from / HOUR_MS) * HOUR_MS;
+  const to = Math.ceil(query.to / HOUR_MS) * HOUR_MS;
+  const events = eventsIn(from, to).filter(({ request, status }) => request && status === code);
+  const asAttacks = events.map((event) => ({ ...event, attack: 'xss' as const }));
+  const { attacks, ...list } = topUrls(asAttacks, { ...query, from, to }, size);
+  const { total, ...rest } = list;
+  return { total, requests: attacks, ...rest };
+}
 
 function actions(events: readonly KnownEvent[]) {
   const blocked = count(events, (event) => isAttack(event) && event.blocked === true);
@@ -295,7 +375,7 @@ export class Oracle {
   expected(path: string, query: Query): unknown {
     const compute = CALLS[path];
     if (compute === undefined) throw new Error(`the oracle does not know ${path}`);
-    return compute(this.#matching(query), query);
+    return compute(this.#matching(query), query, (from, to) => this.#matching({ ...query, from, to }));
   }
 
   #matching({ from, to, hostnames }: Query): KnownEvent[] {

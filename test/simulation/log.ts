@@ -224,15 +224,6 @@ export class Log {
     for (const line of lines) this.#file.lines.add(line);
   }
 
-  /** `follow` takes such a copy for the file: it does not notice that the file, and later ones, were deleted. */
-  get hasBackup(): boolean {
-    return this.#disk.find(`${this.path}.bak`) !== undefined;
-  }
-
-  removeBackup(): void {
-    this.#disk.remove(`${this.path}.bak`);
-  }
-
   /** Someone copies a file, under a name that rotation does not give. */
   backUp(): void {
     const path = this.#random.pick([this.path, ...this.rotatedPaths()]);

@@ -98,7 +98,6 @@ export class World {
         this.#logs.every((log) => log.isQuiet) &&
         this.scheduler.now > this.#rotatedAt + 10 * MINUTE_MS,
       warnings: this.#warnings,
-      hasBackup: (source) => this.#logs.some((log) => log.ingest.source.name === source && log.hasBackup),
     };
     this.#checkers = [
       checkLines(checked),
@@ -452,7 +451,6 @@ export class World {
     }
     for (const end = this.scheduler.now + SETTLE_MS; this.scheduler.now < end; ) await pause(10_000);
     for (const checker of this.#checkers) await checker.settled?.();
-    for (const log of this.#logs) log.removeBackup();
     this.counts.checks++;
     this.#warnings.clear();
     this.#isOrderly = true;

@@ -1,7 +1,13 @@
 /** Counts: series, totals, categories, peaks and versions. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../../packages/server/src/event.ts';
+import {
+  CATEGORIES,
+  type Category,
+  CODE_CLASSES,
+  type Event,
+  OVERVIEW_GROUPS,
+} from '../../packages/server/src/event.ts';
 import { memoryStore } from '../memory-store.ts';
 import {
   addHosts,
@@ -228,6 +234,33 @@ export function countTests({ fresh, runs }: Suite): void {
         if (!isRounded || rounded.size < 2) return;
         const whole = await store.peaks(onePoint);
         expect(whole.map((row) => row[0])).toEqual(peaks.map((row) => Math.max(...row)));
+      }),
+      { numRuns: runs(60) },
+    );
+  });
+
+  test('response codes and their classes add up to the requests, and bytes count by minute', async () => {
+    const { store } = await fresh();
+    const ids = await addHosts(store, 'p');
+    const drawn = fc.sample(event, { numRuns: 1_000, seed: 9 });
+    const near = drawn.map((one, i) => ({ ...one, time: NOW - (i % 90_000), count: 1 + (i % 3) }));
+    await store.append(batch('p', ids, [...drawn, ...near]));
+    await fc.assert(
+      fc.asyncProperty(randomQuery, async ({ hosts: set, edges }) => {
+        const query = { project: 'p', hosts: pick(ids, set), edges };
+        const [requests] = await store.count({ ...query, rows: 'timeline' });
+        const codes = await store.count({ ...query, rows: 'codes' });
+        for (const rows of [codes, await store.count({ ...query, rows: 'upstreamCodes' })])
+          expect(sumOfRows(rows)).toEqual(requests);
+        const classOf = (name: string) =>
+          codes.filter((_, i) => (i === 500 ? 'none' : `${Math.floor(i / 100) + 1}xx`) === name);
+        expect(texts(await store.count({ ...query, rows: 'codeClasses' }))).toEqual(
+          texts(CODE_CLASSES.map((name) => sumOfRows(classOf(name)))),
+        );
+        const minutes = edges.map((edge) => Math.ceil(edge / 60_000) * 60_000);
+        expect(texts(await store.count({ ...query, rows: 'traffic' }))).toEqual(
+          texts(await store.count({ ...query, edges: minutes, rows: 'traffic' })),
+        );
       }),
       { numRuns: runs(60) },
     );

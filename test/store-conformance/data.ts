@@ -1,17 +1,18 @@
 /** Random events and queries, and comparisons with the memory store as the oracle. */
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { CATEGORIES, type Event } from '../../packages/server/src/event.ts';
+import { CATEGORIES, type Event, PAGE_CODES } from '../../packages/server/src/event.ts';
 import { gridEdges } from '../../packages/server/src/statistics/grid.ts';
 import { ROWS, type RowsName } from '../../packages/server/src/store/rows.ts';
 import {
+  ALL_LISTS,
   type Batch,
+  type ErrorPages,
   type FollowedPath,
   HOUR_MS,
   type NewLink,
   type Selection,
   type Store,
-  TOP_LISTS,
   type TopQuery,
 } from '../../packages/server/src/store/store.ts';
 import { OffsetZone } from '../../packages/server/src/zone.ts';
@@ -40,6 +41,10 @@ export const event: fc.Arbitrary<RandomEvent> = fc.record({
   attack: fc.option(fc.constantFrom(...CATEGORIES)),
   count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
   details: fc.constantFrom(undefined, {}, { blocked: false }, { blocked: true }),
+  status: fc.constantFrom(undefined, 200, 200, 100, 204, 404, 500, 599),
+  upstreamStatus: fc.constantFrom(undefined, undefined, 0, 200, 404, 502),
+  bytesIn: fc.constantFrom(undefined, 0, 17, 2 ** 40),
+  bytesOut: fc.constantFrom(undefined, 0, 1_234, 2 ** 40),
 });
 
 export const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
@@ -82,7 +87,8 @@ export const attackWithDetails: fc.Arbitrary<RandomEvent> = fc
 export const randomTopQuery = fc
   .record({
     hosts: hostSet,
-    list: fc.constantFrom(...TOP_LISTS),
+    list: fc.constantFrom(...ALL_LISTS),
+    codes: fc.option(fc.subarray([...PAGE_CODES]), { nil: undefined }),
     categories: fc.option(fc.uniqueArray(fc.constantFrom(...CATEGORIES), { maxLength: 6 }), {
       nil: undefined,
     }),
@@ -117,16 +123,20 @@ export async function addHosts(store: Store, project: string): Promise<string[]>
   return ids.map((id) => id ?? '');
 }
 
-export function batch(project: string, ids: readonly string[], events: readonly RandomEvent[]): Batch {
-  return {
-    project,
-    source: { name: 'test', format: 'events' },
-    events: events.map(({ host, ...rest }) => ({
-      ...rest,
-      hostId: host === null ? null : (ids[host] ?? null),
-    })),
-    dropped: {},
-  };
+export function batch(project: string, ids: readonly string[], drawn: readonly RandomEvent[]): Batch {
+  const events = drawn.map(({ host, ...rest }) => ({
+    ...rest,
+    hostId: host === null ? null : (ids[host] ?? null),
+  }));
+  const pages = events.flatMap(({ request, ...one }) => (request ? pageOf(one) : []));
+  return { project, source: { name: 'test', format: 'events' }, events, pages, dropped: {} };
+}
+
+/** A request with an error, and some path. */
+function pageOf({ time, hostId, status = 0, count }: Omit<Event, 'request'>): ErrorPages[] {
+  const code = PAGE_CODES.indexOf(status);
+  const paths = new Map([[`/${time % 7}`, count]]);
+  return code === -1 ? [] : [{ hour: Math.floor(time / HOUR_MS), hostId, code, paths, lost: 0, error: 0 }];
 }
 
 export function drawnAt(time: number): RandomEvent & { hostId: null } {

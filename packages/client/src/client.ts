@@ -603,7 +603,8 @@ export type AlertRule =
       not_blocked?: boolean;
     }
   | { kind: 'spike'; sensitivity?: number; category?: AttackType; host?: string }
-  | { kind: 'errors' | 'dropped'; percent: number; within_s: number }
+  | { kind: 'errors'; percent: number; within_s: number; host?: string }
+  | { kind: 'dropped'; percent: number; within_s: number }
   | { kind: 'silent'; source: string; for_s: number }
   | { kind: 'report'; at: string; timezone?: string };
 

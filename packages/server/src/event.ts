@@ -63,6 +63,13 @@ export interface Event {
   /** The log records that this event stands for, if there are several; `count` is the sum of theirs. */
   recordCount?: number | undefined;
   details?: AttackDetails | undefined;
+  /** Requests only: what the client got; absent if the log does not say. See `responseCode`. */
+  status?: number | undefined;
+  /** Requests only: what the server behind the firewall responded, if that differs; 0 if it did not. */
+  upstreamStatus?: number | undefined;
+  /** Requests only: the bytes that clients sent and got, as the log counts them, of all `count` requests. */
+  bytesIn?: number | undefined;
+  bytesOut?: number | undefined;
   /** Attacks only: which request this is, if other logs may report it too. */
   flagged?: FlaggedRequest | undefined;
 }
@@ -84,6 +91,32 @@ export function requestKey(id: string): string {
   return /^[\w.@-]{1,32}$/.test(id)
     ? copyOf(id)
     : `#${createHash('sha256').update(id).digest('base64url').slice(0, 24)}`;
+}
+
+/** The response codes of RFC 9110, and 0 for requests without one. Positions are numbers on disk. */
+export const RESPONSE_CODES: readonly number[] = [...Array.from({ length: 500 }, (_, i) => 100 + i), 0];
+
+/** The classes of response codes, by their first digit. */
+export const CODE_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx', 'none'] as const;
+
+/** The codes whose pages `pages` lists. */
+export const PAGE_CODES: readonly number[] = [404, 500, 502];
+
+/** A code from a log; undefined for anything that is none. */
+export function responseCode(value: string | number | undefined): number | undefined {
+  if (typeof value === 'string' && !/^[1-5]\d\d$/.test(value)) return undefined;
+  const code = Number(value);
+  return Number.isInteger(code) && code >= 100 && code <= 599 ? code : undefined;
+}
+
+/** Larger counts of one record are errors of the log. Sums stay exact. */
+export const BYTES_MAX = 2 ** 40;
+
+/** A number of bytes from a log; undefined for anything that is none. */
+export function byteCount(value: string | number | undefined): number | undefined {
+  if (value === undefined || (typeof value === 'string' && !/^\d{1,13}$/.test(value))) return undefined;
+  const bytes = Number(value);
+  return Number.isInteger(bytes) && bytes >= 0 && bytes <= BYTES_MAX ? bytes : undefined;
 }
 
 /** How many log records the events stand for. */

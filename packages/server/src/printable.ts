@@ -59,3 +59,15 @@ function percentEncoded(character: string): string {
 export function pathInCommand(path: string): string {
   return /^[\p{L}\p{N}_@%+=:,./-]+$/u.test(path) ? path : 'FILE';
 }
+
+const COUNT = new Intl.NumberFormat('en');
+
+/** `1,240` */
+export function number(count: number): string {
+  return COUNT.format(count);
+}
+
+/** `1,240 attacks` */
+export function plural(count: number, noun: string): string {
+  return `${number(count)} ${noun}${count === 1 ? '' : 's'}`;
+}

@@ -31,8 +31,6 @@ export interface Checked {
   isOrderly: () => boolean;
   /** Warnings of `follow` by source, since the last time that everything was settled. */
   warnings: Map<string, string[]>;
-  /** Whether somebody has copied a file of the log since then. */
-  hasBackup: (source: string) => boolean;
 }
 
 export class CheckFailed extends Error {

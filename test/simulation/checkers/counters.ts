@@ -1,5 +1,5 @@
 /** The counters of the store are those of the lines that were appended, for any range and hosts. */
-import { ROWS } from '../../../packages/server/src/store/rows.ts';
+import { CATEGORIES } from '../../../packages/server/src/event.ts';
 import { HOSTS, type Line } from '../ledger.ts';
 import { type Checked, type Checker, CheckFailed } from './checker.ts';
 
@@ -23,6 +23,7 @@ export function checkCounters({ scheduler, ledger, reader, project, horizon }: C
     edges.sort((a, b) => a - b);
     const counts = await reader.count({ project, hosts, edges, rows: 'categories' });
     const requests = await reader.count({ project, hosts, edges, rows: 'timeline' });
+    const classes = await reader.count({ project, hosts, edges, rows: 'codeClasses' });
     const selected = lines.filter(
       ({ isCounted, host }) => isCounted && (hostnames === undefined || hostnames.includes(host)),
     );
@@ -31,9 +32,11 @@ export function checkCounters({ scheduler, ledger, reader, project, horizon }: C
       const inPoint = selected.filter(({ time }) => from <= time && time < to);
       const expected = [
         inPoint.length,
-        ...ROWS.categories.map((row) => inPoint.filter(({ attack }) => row?.categories[0] === attack).length),
+        ...CATEGORIES.map((name) => inPoint.filter(({ attack }) => attack === name).length),
+        inPoint.length,
       ];
-      const found = [requests[0][i], ...counts.map((row) => row[i])];
+      const responses = classes.reduce((sum, row) => sum + (row[i] ?? 0), 0);
+      const found = [requests[0][i], ...counts.map((row) => row[i]), responses];
       if (found.join() !== expected.join())
         throw new CheckFailed(
           `from ${from} to ${to}, hosts ${hostnames?.join() ?? 'all'}: ${found.join()} instead of ${expected.join()}`,

@@ -7,15 +7,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** Warnings that lines were not counted. */
 const REPORT = /may be lost|cannot be read|is skipped: it is older/;
 
-export function checkLines({
-  scheduler,
-  ledger,
-  warnings,
-  horizon,
-  isOrderly,
-  now,
-  hasBackup,
-}: Checked): Checker {
+export function checkLines({ scheduler, ledger, warnings, horizon, isOrderly, now }: Checked): Checker {
   /** Lines that are neither events nor in time. `again`: those that may be reported a second time. */
   const malformed = new Map<string, { written: number; gone: number; dropped: number; again: number }>();
   /** Those that may still be in a file. */
@@ -51,8 +43,7 @@ export function checkLines({
     }
     if (expected !== 'counted' || isCounted || time < horizon().horizon) return;
     if (copies > 0 && !isReported(source)) throw new CheckFailed(`${name} was not counted`);
-    if (!isReported(source) && !hasBackup(source))
-      throw new CheckFailed(`${name} is lost, and no warning says so`);
+    if (!isReported(source)) throw new CheckFailed(`${name} is lost, and no warning says so`);
   }
 
   return {

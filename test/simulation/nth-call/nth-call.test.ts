@@ -12,12 +12,16 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AUDIT_FILE_BYTES_MAX, openAuditFile } from '../../../packages/server/src/audit/audit-file.ts';
 import { type AuditEntry, allRecords } from '../../../packages/server/src/audit/audit-trail.ts';
+import { backupCommand } from '../../../packages/server/src/cli/backup.ts';
+import type { Io } from '../../../packages/server/src/cli/command.ts';
 import type { IdentityStore } from '../../../packages/server/src/identity/identity-store.ts';
 import { openLmdbIdentity, repairIdentity } from '../../../packages/server/src/identity/lmdb-identity.ts';
 import type { User } from '../../../packages/server/src/identity/records.ts';
@@ -45,7 +49,7 @@ interface Operation {
 /** Calls that change no file. */
 const READS = /^(?:lmdb\.(?:get|doesExist)|existsSync|read|[fl]?stat)/;
 
-/** A lock file that LMDB fills. Without one, every process of the machine is searched for the data file. */
+/** A lock file that LMDB fills. Without one, `check` would search every process of the machine for the data file. */
 const NO_LOCK = Buffer.alloc(4_096);
 
 let root: string;
@@ -292,6 +296,48 @@ async function withIdentity<T>(
 const putUser = (name: string) => (store: IdentityStore) =>
   store.change((writer) => writer.put('user', { id: 'user0', domain_id: 'domain0', name } as User));
 const userNames = (store: IdentityStore) => store.list('user').map(({ name }) => name);
+
+test('backup', async () => {
+  // One event: a backup reads everything, and each read is a call that can fail.
+  const one = batch('one', [null], 0, [0]);
+  const oracle = memoryStore(() => NOW);
+  await oracle.append(one);
+  const before = await stateOf(oracle);
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const io = { stdout: output, stderr: output, env: {}, now: () => NOW } as unknown as Io;
+  const data = (directory: string) => join(directory, 'data');
+  const target = (directory: string) => join(directory, 'backup');
+  const contentOf = async (directory: string) => ({
+    state: await withStore(directory, stateOf),
+    users: await withIdentity(directory, userNames),
+  });
+  await failEachCall({
+    prepare: async (directory) => {
+      mkdirSync(data(directory));
+      await withStore(data(directory), (store) => store.append(one));
+      await withIdentity(data(directory), putUser('alice'));
+    },
+    run: async (directory) => {
+      await rm(target(directory), { recursive: true, force: true });
+      const options = { data: data(directory), to: target(directory), json: false };
+      await backupCommand.run(
+        options,
+        [],
+        io,
+        () => undefined,
+        () => undefined,
+      );
+    },
+    check: async (directory, outcome) => {
+      const expected = { state: before, users: ['alice'] };
+      expect(await contentOf(data(directory))).toEqual(expected);
+      // A directory with this name is a whole backup.
+      const exists = existsSync(target(directory));
+      if (exists) expect(await contentOf(target(directory))).toEqual(expected);
+      if (outcome === 'done') expect(exists).toBe(true);
+    },
+  });
+});
 
 test('creation of an identity file', async () => {
   await failEachCall({

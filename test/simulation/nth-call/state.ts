@@ -79,11 +79,12 @@ export async function statesOf(change: (store: Store, hosts: (string | null)[]) 
   return { before, after, hosts };
 }
 
-/** Whether each part is as before or as after a change in several transactions. The counts move with the horizon. */
+/** Whether each part is as before or as after a change in several transactions. Counts and lists move with the horizon. */
 export function isBetween(state: string, before: string, after: string): boolean {
   const isLike = (part: string, other: string) =>
     JSON.stringify(JSON.parse(state)[part]) === JSON.stringify(JSON.parse(other)[part]);
-  const isWhole = (other: string) => ['counts', 'retention'].every((part) => isLike(part, other));
+  const isWhole = (other: string) =>
+    ['counts', 'top', 'attacks', 'retention'].every((part) => isLike(part, other));
   const parts = Object.keys(JSON.parse(state));
   return (
     (isWhole(before) || isWhole(after)) && parts.every((part) => isLike(part, before) || isLike(part, after))

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { generate } from 'selfsigned';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { memoryStore } from '../../../../test/memory-store.ts';
 import type { Event } from '../event.ts';
 import type { NewAlert } from '../identity/administration.ts';
@@ -18,6 +18,7 @@ import { isPrivateAddress } from './addresses.ts';
 import { type AlertSettings, Evaluator, lastTime } from './alerts.ts';
 import { sendWebhook } from './channels.ts';
 import { INCIDENTS_KEPT, Incidents, NO_FACTS } from './incidents.ts';
+import { replay } from './replay.ts';
 import { createReport } from './report.ts';
 import { reportPage } from './report-page.ts';
 import { parseAlert } from './rules.ts';
@@ -239,6 +240,42 @@ test('of several processes, one evaluates; after its end another continues at on
   expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
 });
 
+test('alerts are evaluated, however long all of them take together', async () => {
+  for (let i = 0; i < 4; i++) await add(THRESHOLD, undefined, `flood ${i}`);
+  await attack(100);
+  const { count } = store;
+  store.count = ((query) => {
+    clock.now += 4_000;
+    return count.call(store, query);
+  }) as Store['count'];
+  await tick(evaluatorOf());
+  expect(clock.now - START).toBeGreaterThan(60_000);
+  expect(incidents()).toHaveLength(4);
+});
+
+test('receivers of a project that hang do not delay the messages of another', async () => {
+  for (let i = 0; i < 20; i++) await add(THRESHOLD, undefined, `flood ${i}`);
+  const domain = identity.lookup.project(project)?.domain_id ?? '';
+  const other = await identity.administration.addProject(domain, 'other');
+  await identity.administration.addAlert(other.id, {
+    name: 'flood',
+    rule: THRESHOLD,
+    channel: { webhook: url },
+  });
+  await attack(100);
+  project = other.id;
+  await attack(100);
+  respond = () => null;
+  clock.now += 10_000;
+  const evaluator = evaluatorOf();
+  await evaluator.tick();
+  await expect
+    .poll(() => received.map(({ body }) => JSON.parse(body).project))
+    .toEqual(expect.arrayContaining(['shop', 'other']));
+  receiver.closeAllConnections();
+  await evaluator.idle();
+});
+
 test('failed deliveries are repeated with growing pauses for a day, and then given up', async () => {
   await add(THRESHOLD);
   await attack(100);
@@ -440,6 +477,53 @@ describe('other rules', () => {
     expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
   });
 
+  test('server errors count by their share of the responses with a code, and name the host with the most', async () => {
+    await add({ kind: 'errors', percent: 10, within_s: 300 });
+    await add({ kind: 'errors', percent: 10, within_s: 300, host: 'a.example' }, undefined, 'a only');
+    const [a = null, b = null] = await store.resolveHosts({
+      project,
+      hostnames: ['a.example', 'b.example'],
+      limit: 2,
+    });
+    const respond = async (hostId: string | null, status: number | undefined, count: number) => {
+      const event: Event = { time: clock.now - 1_000, hostId, request: true, attack: null, count, status };
+      await store.append({
+        project,
+        source: { name: 'edge', format: 'events' },
+        events: [event],
+        dropped: {},
+      });
+    };
+    const evaluator = evaluatorOf();
+    // Few responses are chance, and requests without a code tell nothing.
+    await respond(b, 502, 19);
+    await tick(evaluator);
+    expect(incidents()).toEqual([]);
+    await respond(a, 200, 150);
+    await respond(b, 404, 23);
+    await respond(a, undefined, 1_000);
+    await tick(evaluator);
+    expect(incidents()).toEqual([]);
+    await respond(b, 500, 5);
+    await tick(evaluator);
+    expect(received.map(({ body }) => JSON.parse(body))).toEqual([
+      expect.objectContaining({
+        state: 'open',
+        attacks: null,
+        text: expect.stringMatching(
+          /: 12% of the responses within 5 minutes are server errors, since .*, on b\.example\.$/,
+        ),
+      }),
+    ]);
+    const range = { from: START - MINUTE_MS, to: clock.now + 10 * MINUTE_MS };
+    const rule = { kind: 'errors', percent: 10, within_s: 300 } as const;
+    expect(await replay(store, project, rule, range)).toEqual([
+      { since: START + MINUTE_MS, until: START + 5 * MINUTE_MS, most: expect.closeTo(12.18, 2) },
+    ]);
+    await tick(evaluator, 5 * MINUTE_MS);
+    expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
+  });
+
   test('a spike opens far above the same hours of the last days, and closes when it is usual again', async () => {
     await add({ kind: 'spike', sensitivity: 3.5 });
     const points = Math.floor((7 * DAY_MS) / (5 * MINUTE_MS));
@@ -573,6 +657,34 @@ describe('mail', () => {
     await attack(100);
     await tick(evaluatorOf());
     expect(incidents()[0]?.deliveries[0]?.error).toContain('start it with --smtp-url and --mail-from');
+  });
+
+  test('a mail that is accepted while the service stops is not sent again', async () => {
+    let accept = () => {};
+    const accepted = new Promise<void>((resolve) => {
+      accept = resolve;
+    });
+    const server = await start({
+      onData: (stream, _session, done) => {
+        text(stream).then((message) => mails.push({ recipients: [], message, isSecure: true }));
+        accepted.then(() => done());
+      },
+    });
+    await add(THRESHOLD, { mail: 'ops@example.com' });
+    await attack(100);
+    const evaluator = evaluatorOf(identity, { smtp: server });
+    clock.now += 10_000;
+    await evaluator.tick();
+    await expect.poll(() => mails.length).toBe(1);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const stopped = evaluator.stop();
+    vi.advanceTimersByTime(3_000);
+    vi.useRealTimers();
+    accept();
+    await stopped;
+    expect(incidents()[0]?.deliveries).toEqual([
+      expect.objectContaining({ status: 'delivered', attempts: 1 }),
+    ]);
   });
 
   test('the weekly report is sent once, with the page as attachment', async () => {

@@ -12,6 +12,7 @@ import { deliveryKey, incidentMail, type MessageContext, webhookBody } from './m
 const EVALUATE_EVERY_MS = 10_000;
 /** Each takes up to 10 s: a receiver that hangs must not delay the others much. */
 const DELIVERIES_AT_ONCE = 16;
+const DELIVERIES_OF_PROJECT = 4;
 /** Deliveries that take longer at shutdown are sent again after the restart, with the same key. */
 const STOP_MS_MAX = 3_000;
 const WEEK_MINUTES = 7 * 1_440;
@@ -65,7 +66,8 @@ export class Evaluator {
   readonly #records: AlertStore;
   readonly #incidents: Incidents;
   readonly #samples = new Samples();
-  readonly #deliveries = new Map<string, Promise<void>>();
+  /** By their key. */
+  readonly #deliveries = new Map<string, { project: string; done: Promise<void> }>();
   #lastReport: Promise<unknown> = Promise.resolve();
   readonly #stopping = new AbortController();
   #lastTrouble: string | null = null;
@@ -83,11 +85,14 @@ export class Evaluator {
       if (!(await this.#incidents.lead())) return;
       const evaluation = new Evaluation(this.#dependencies.store, this.#dependencies.now(), this.#samples);
       let trouble: string | null = null;
-      for (const alert of this.#records.alerts())
+      for (const alert of this.#records.alerts()) {
+        // All of them together may take longer than the lease.
+        if (!(await this.#incidents.lead())) return;
         await this.#evaluate(alert, evaluation).catch((error) => {
           if (error instanceof LeaseLost) throw error;
           trouble = reasonOf(error);
         });
+      }
       for (const due of this.#incidents.due()) this.#deliver(due);
       this.#report(trouble);
     } catch (error) {
@@ -112,7 +117,8 @@ export class Evaluator {
 
   /** Resolves when no delivery is being made. */
   async idle(): Promise<void> {
-    while (this.#deliveries.size > 0) await Promise.all(this.#deliveries.values());
+    while (this.#deliveries.size > 0)
+      await Promise.all(Array.from(this.#deliveries.values(), ({ done }) => done));
   }
 
   async #evaluate(alert: Alert, evaluation: Evaluation): Promise<void> {
@@ -140,23 +146,26 @@ export class Evaluator {
     if (attacks === null || (rule.kind !== 'threshold' && rule.kind !== 'spike')) return null;
     // The window in which the threshold was reached belongs to the incident.
     const from = rule.kind === 'threshold' ? since - 1_000 * rule.within_s : since;
-    const { attacks: total } = await new Evaluation(this.#dependencies.store, now, this.#samples).count(
+    const { counts } = await new Evaluation(this.#dependencies.store, now, this.#samples).count(
       project,
       rule,
       [from, now],
     );
-    return total[0] ?? 0;
+    return counts[0] ?? 0;
   }
 
   #deliver(due: DueDelivery): void {
     const key = deliveryKey(due.incident, due.event);
     if (this.#deliveries.has(key) || this.#deliveries.size >= DELIVERIES_AT_ONCE) return;
-    const delivery = this.#deliverNow(due)
+    const project = due.alert.project_id;
+    const own = Array.from(this.#deliveries.values()).filter((delivery) => delivery.project === project);
+    if (own.length >= DELIVERIES_OF_PROJECT) return;
+    const done = this.#deliverNow(due)
       .catch((error) =>
         this.#log(due.alert, due.incident, 'delivery not recorded; retrying', reasonOf(error)),
       )
       .finally(() => this.#deliveries.delete(key));
-    this.#deliveries.set(key, delivery);
+    this.#deliveries.set(key, { project, done });
   }
 
   async #deliverNow(due: DueDelivery): Promise<void> {
@@ -167,8 +176,8 @@ export class Evaluator {
       () => null,
       (reason) => reasonOf(reason),
     );
-    // The outcome stays unknown, and the delivery is made again.
-    if (this.#stopping.signal.aborted) return;
+    // What was interrupted may have arrived. Its outcome stays unknown, and it is sent again with the same key.
+    if (error !== null && this.#stopping.signal.aborted) return;
     const delivery = await this.#incidents.finish(due, error);
     if (delivery?.status === 'delivered') this.#log(alert, incident, `${event} delivered`);
     else if (delivery?.status === 'failed')

@@ -1,16 +1,32 @@
 /** Decides from the counts of the store whether an alert is open. Pure but for its reads: the clock is a parameter. */
-import { CATEGORIES, DROP_FIXES } from '../event.ts';
+import { CATEGORIES, CODE_CLASSES, DROP_FIXES } from '../event.ts';
 import type { AlertRule } from '../identity/records.ts';
-import { BASELINE_POINTS, COUNT_MIN, findBursts, History, POINT_MS } from '../statistics/bursts.ts';
+import {
+  BASELINE_POINTS,
+  COUNT_MIN,
+  findBursts,
+  History,
+  historyStart,
+  POINT_MS,
+  pointEdges,
+} from '../statistics/bursts.ts';
 import { CategoryStatistics } from '../statistics/filtered.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import { topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
 import type { Host, Source, Store } from '../store/store.ts';
 import { type Facts, NO_FACTS } from './incidents.ts';
 
-export type CountedRule = Extract<AlertRule, { kind: 'threshold' | 'spike' }>;
+/** Rules about events, which the store has counted by their time. */
+export type CountedRule = Extract<AlertRule, { kind: 'threshold' | 'spike' | 'errors' }>;
+type AttackRule = Exclude<CountedRule, { kind: 'errors' }>;
+type ErrorsRule = Extract<AlertRule, { kind: 'errors' }>;
 type ShareRule = Extract<AlertRule, { percent: number }>;
 type ThresholdRule = Extract<AlertRule, { kind: 'threshold' }>;
+
+interface Counted {
+  counts: Float64Array;
+  requests: Float64Array;
+}
 
 /** `facts` is called when an incident opens. */
 export interface Verdict {
@@ -18,7 +34,7 @@ export interface Verdict {
   facts(): Promise<Facts>;
 }
 
-/** A smaller share of fewer lines is chance. */
+/** A share of fewer lines or responses is chance. */
 const LINES_MIN = 20;
 const USUAL_DAYS = 7;
 /** A burst that began earlier, and has not closed, is still one. */
@@ -64,6 +80,8 @@ export class Evaluation {
         return this.#spike(project, rule, isOpen);
       case 'silent':
         return this.#silent(project, rule, isOpen);
+      case 'errors':
+        return this.#errors(project, rule, isOpen);
       case 'dropped':
         return this.#dropped(project, rule, isOpen);
       default:
@@ -74,8 +92,8 @@ export class Evaluation {
   async #threshold(project: string, rule: ThresholdRule, isOpen: boolean): Promise<Verdict> {
     const { now } = this;
     const windowMs = 1_000 * rule.within_s;
-    const { attacks } = await this.count(project, rule, [now - 2 * windowMs, now - windowMs, now]);
-    const [previous = 0, current = 0] = attacks;
+    const { counts } = await this.count(project, rule, [now - 2 * windowMs, now - windowMs, now]);
+    const [previous = 0, current = 0] = counts;
     return {
       isOpen: thresholdIsOpen(rule, isOpen, current, previous),
       facts: async () => ({
@@ -94,10 +112,10 @@ export class Evaluation {
     const none: Verdict = { isOpen: false, facts: async () => ({ ...NO_FACTS, since: now }) };
     if (!isOpen) {
       // Most of the time, two points tell that there is no burst.
-      const { attacks } = await this.count(project, rule, edges.slice(-3));
-      if (attacks.every((count) => count <= COUNT_MIN)) return none;
+      const { counts } = await this.count(project, rule, edges.slice(-3));
+      if (counts.every((count) => count <= COUNT_MIN)) return none;
     }
-    const { attacks: counts, requests } = await this.count(project, rule, edges);
+    const { counts, requests } = await this.count(project, rule, edges);
     const lastShare = (now - (edges.at(-2) ?? 0)) / POINT_MS;
     const series = { counts, historyStart: historyStart(counts, requests), lastShare };
     const burst = findBursts({ ...series, sensitivity: rule.sensitivity }, BASELINE_POINTS).at(-1);
@@ -132,7 +150,7 @@ export class Evaluation {
     const current = totalsOf(await this.sources(project), this.now);
     const before = this.#samples.before(project, current, 1_000 * rule.within_s);
     const lines = current.lines - before.lines;
-    const percent = lines < LINES_MIN ? 0 : (100 * (current.dropped - before.dropped)) / lines;
+    const percent = percentOf(current.dropped - before.dropped, lines);
     // After a restart, an incident stays open until there is a whole window.
     const isUnknown = before.time > this.now - 1_000 * rule.within_s;
     return {
@@ -141,10 +159,38 @@ export class Evaluation {
     };
   }
 
-  /** Attacks that a rule counts between neighbouring edges, and all requests. */
+  async #errors(project: string, rule: ErrorsRule, isOpen: boolean): Promise<Verdict> {
+    const edges = [this.now - 1_000 * rule.within_s, this.now];
+    const { counts, requests } = await this.count(project, rule, edges);
+    const percent = percentOf(counts[0] ?? 0, requests[0] ?? 0);
+    return {
+      isOpen: shareIsOpen(rule, isOpen, percent),
+      facts: async () => ({
+        ...NO_FACTS,
+        since: this.now,
+        percent: Math.round(percent),
+        host: rule.host ?? (await this.#hostWithErrors(project, edges)),
+      }),
+    };
+  }
+
+  async #hostWithErrors(project: string, edges: readonly number[]): Promise<string | null> {
+    const byHost = await this.store.count({ project, edges, rows: 'codeClasses', byHost: true });
+    const errors = Array.from(byHost, ([id, classes]) => ({
+      id,
+      count: serverErrors(classes).counts[0] ?? 0,
+    }));
+    const most = errors.reduce((a, b) => (b.count > a.count ? b : a), { id: '', count: 0 });
+    return (await this.hosts(project)).find(({ id }) => id === most.id)?.hostname ?? null;
+  }
+
+  /** What a rule counts between neighbouring edges, and the requests; for server errors, those with a response code. */
   async count(project: string, rule: CountedRule, edges: readonly number[]) {
     const hosts = await this.#hostIds(project, rule);
-    return countAttacks(this.store, { project, hosts, edges }, rule);
+    const selection = { project, hosts, edges };
+    return rule.kind === 'errors'
+      ? serverErrors(await this.store.count({ ...selection, rows: 'codeClasses' }))
+      : countAttacks(this.store, selection, rule);
   }
 
   /** Undefined: all. */
@@ -157,14 +203,14 @@ export class Evaluation {
   async #usual(project: string, rule: ThresholdRule, windowMs: number): Promise<number | null> {
     const edges = Array.from({ length: USUAL_DAYS }, (_, i) => this.now - (USUAL_DAYS - i) * DAY_MS);
     const windows = windowMs < DAY_MS ? edges.flatMap((end) => [end - windowMs, end]) : edges;
-    const { attacks } = await this.count(project, rule, windows);
-    const counts = Array.from(attacks).filter((_, i) => windowMs === DAY_MS || i % 2 === 0);
-    const sum = counts.reduce((total, count) => total + count, 0);
-    return sum === 0 ? null : Math.round(sum / counts.length);
+    const { counts } = await this.count(project, rule, windows);
+    const own = Array.from(counts).filter((_, i) => windowMs === DAY_MS || i % 2 === 0);
+    const sum = own.reduce((total, count) => total + count, 0);
+    return sum === 0 ? null : Math.round(sum / own.length);
   }
 
   /** The most frequent host, category, source and rule since a time. Sources and rules are those of whole hours. */
-  async #topValues(project: string, rule: CountedRule, from: number): Promise<Omit<Facts, 'since'>> {
+  async #topValues(project: string, rule: AttackRule, from: number): Promise<Omit<Facts, 'since'>> {
     const hosts = await this.#hostIds(project, rule);
     const range = { project, hosts, from, to: this.now };
     const categories =
@@ -196,42 +242,40 @@ export function thresholdIsOpen(
   return current >= attacks || (isOpen && (2 * current >= attacks || 2 * previous >= attacks));
 }
 
-function shareIsOpen(rule: ShareRule, isOpen: boolean, percent: number): boolean {
+export function shareIsOpen(rule: ShareRule, isOpen: boolean, percent: number): boolean {
   return percent >= (isOpen ? rule.percent / 2 : rule.percent);
 }
 
-/** The edges of 5-minute points, of which the last may be shorter. */
-export function pointEdges(from: number, to: number): number[] {
-  const edges: number[] = [];
-  for (let edge = Math.max(0, from); edge < to; edge += POINT_MS) edges.push(edge);
-  return [...edges, to];
+/** `classes`: a row of points for each of CODE_CLASSES. */
+function serverErrors(classes: readonly Float64Array[]): Counted {
+  const [counts = new Float64Array(0)] = classes.filter((_, row) => CODE_CLASSES[row] === '5xx');
+  const known = classes.filter((_, row) => CODE_CLASSES[row] !== 'none');
+  return { counts, requests: counts.map((_, i) => known.reduce((sum, row) => sum + (row[i] ?? 0), 0)) };
 }
 
-/** The first point with data. */
-export function historyStart(attacks: Float64Array, requests: Float64Array): number {
-  const first = attacks.findIndex((count, i) => count > 0 || (requests[i] ?? 0) > 0);
-  return first === -1 ? attacks.length : first;
+export function percentOf(part: number, all: number): number {
+  return all < LINES_MIN ? 0 : (100 * part) / all;
 }
 
 export async function countAttacks(
   store: Store,
   selection: { project: string; hosts: string[] | undefined; edges: readonly number[] },
-  rule: CountedRule,
-): Promise<{ requests: Float64Array; attacks: Float64Array }> {
+  rule: AttackRule,
+): Promise<Counted> {
   const isNotBlocked = 'not_blocked' in rule;
   if (rule.category === undefined && !isNotBlocked) {
-    const [requests, attacks] = await store.count({ ...selection, rows: 'timeline' });
-    return { requests, attacks };
+    const [requests, counts] = await store.count({ ...selection, rows: 'timeline' });
+    return { counts, requests };
   }
   const [requests, ...rows] = await store.count({ ...selection, rows: 'everything' });
-  const attacks = new Float64Array(requests.length);
+  const counts = new Float64Array(requests.length);
   for (const [number, name] of CATEGORIES.entries()) {
     if (rule.category !== undefined && rule.category !== name) continue;
     const [all, blocked] = [rows[number], isNotBlocked ? rows[CATEGORIES.length + number] : undefined];
-    for (let i = 0; i < attacks.length; i++)
-      attacks[i] = (attacks[i] ?? 0) + (all?.[i] ?? 0) - (blocked?.[i] ?? 0);
+    for (let i = 0; i < counts.length; i++)
+      counts[i] = (counts[i] ?? 0) + (all?.[i] ?? 0) - (blocked?.[i] ?? 0);
   }
-  return { requests, attacks };
+  return { counts, requests };
 }
 
 function totalsOf(sources: readonly Source[], time: number): Sample {

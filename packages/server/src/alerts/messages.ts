@@ -1,6 +1,6 @@
 /** What an alert says. Names of hosts, sources and rules come from logs, so attackers write them: every channel escapes them. */
 import type { Alert, AlertRule, Delivery, Incident } from '../identity/records.ts';
-import { printable } from '../printable.ts';
+import { number, plural, printable } from '../printable.ts';
 
 export interface MessageContext {
   project: { id: string; name: string };
@@ -105,7 +105,7 @@ export function ruleText(rule: AlertRule): string {
     case 'spike':
       return `${rule.category ?? 'attacks'} far above the usual (sensitivity ${rule.sensitivity})${where}`;
     case 'errors':
-      return `${rule.percent}% server errors within ${minutes(rule.within_s)}`;
+      return `${rule.percent}% server errors within ${minutes(rule.within_s)}${where}`;
     case 'dropped':
       return `${rule.percent}% of the log lines dropped within ${minutes(rule.within_s)}`;
     case 'silent':
@@ -149,14 +149,6 @@ function linkOf(
 /** `2026-07-01 16:40 UTC` */
 export function clock(time: number): string {
   return `${new Date(time).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
-}
-
-export function number(count: number): string {
-  return count.toLocaleString('en');
-}
-
-export function plural(count: number, noun: string): string {
-  return `${number(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function minutes(seconds: number): string {

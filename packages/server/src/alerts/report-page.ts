@@ -1,6 +1,7 @@
 /** A report as one page of HTML: no scripts, nothing to load, and every text from logs escaped. */
-import { printable } from '../printable.ts';
-import { clock, number } from './messages.ts';
+import { number, printable } from '../printable.ts';
+import { DAY_MS } from '../statistics/grid.ts';
+import { clock } from './messages.ts';
 import type { Ranking, Report } from './report.ts';
 
 const WIDTH = 720;
@@ -8,7 +9,6 @@ const HEIGHT = 180;
 const LEFT = 56;
 const BOTTOM = 22;
 const TICKS = 4;
-const DAY_MS = 86_400_000;
 
 const STYLE = `
 body { font: 14px/1.45 system-ui, sans-serif; color: #1c2430; max-width: 760px; margin: 24px auto; padding: 0 16px }

@@ -1,6 +1,7 @@
 /** The figures of a report on a project, and the mail that has it. */
 import type { Identity } from '../identity/identity.ts';
 import type { Incident } from '../identity/records.ts';
+import { number } from '../printable.ts';
 import { THRESHOLD_DEFAULT } from '../statistics/anomaly-score.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import {
@@ -16,7 +17,7 @@ import { type TuningItem, tuningReport } from '../statistics/tuning.ts';
 import { HOUR_MS, type Store } from '../store/store.ts';
 import { UTC } from '../zone.ts';
 import type { Mail } from './channels.ts';
-import { clock, number } from './messages.ts';
+import { clock } from './messages.ts';
 import { reportPage } from './report-page.ts';
 
 const WEEK_MS = 7 * DAY_MS;

@@ -58,7 +58,8 @@ function parseRule(fields: Fields): AlertRule {
       allow('sensitivity', 'category', 'host');
       return { kind, sensitivity: sensitivity(fields), ...selection(fields) };
     case 'errors':
-      throw new Error('rule.kind errors is not available: wafstat does not count response codes yet');
+      allow('percent', 'within_s', 'host');
+      return { kind, percent: percent(), within_s: seconds('within_s'), ...selection({ host: fields.host }) };
     case 'dropped':
       allow('percent', 'within_s');
       return { kind, percent: percent(), within_s: seconds('within_s') };

@@ -1,16 +1,17 @@
 /** `alert` and `report`. */
 import { randomBytes } from 'node:crypto';
 import { sendMessage } from '../alerts/alerts.ts';
-import { reasonOf } from '../alerts/channels.ts';
+import { reasonOf, sendMail } from '../alerts/channels.ts';
 import { NO_FACTS } from '../alerts/incidents.ts';
-import { clock, number, ruleText } from '../alerts/messages.ts';
-import { canReplay, replay } from '../alerts/replay.ts';
-import { createReport } from '../alerts/report.ts';
+import { clock, ruleText } from '../alerts/messages.ts';
+import { canReplay, type ReplayedIncident, replay } from '../alerts/replay.ts';
+import { createReport, reportMail } from '../alerts/report.ts';
 import { reportPage } from '../alerts/report-page.ts';
 import { parseAlert, ruleFields } from '../alerts/rules.ts';
 import { ALERT_OPTIONS, LOCATION_OPTIONS, SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import type { Alert, Incident } from '../identity/records.ts';
+import { number } from '../printable.ts';
 import { SENSITIVITY } from '../statistics/bursts.ts';
 import { alertSettings } from './alert-settings.ts';
 import {
@@ -62,7 +63,7 @@ const DETAIL_OPTIONS = {
   within: option('--within <time>', 'length of the window [default: 5m]', WINDOW),
   for: option('--for <time>', 'how long a source may be silent [default: 15m]', WINDOW),
   category: option('--category <name>', 'count only attacks of this category', oneOf(...CATEGORIES)),
-  host: option('--host <name>', 'count only attacks on this host', text),
+  host: option('--host <name>', 'count only attacks on this host, or its errors', text),
   notBlocked: option('--not-blocked', 'count only attacks that the log does not report as blocked', flag),
   sensitivity: option(
     '--sensitivity <z>',
@@ -78,11 +79,13 @@ type DetailName = keyof typeof DETAIL_OPTIONS;
 const DETAILS: Readonly<Record<keyof typeof RULE_OPTIONS, readonly DetailName[]>> = {
   attacks: ['within', 'category', 'host', 'notBlocked'],
   spike: ['sensitivity', 'category', 'host'],
-  errors: ['within'],
+  errors: ['within', 'host'],
   silent: ['for'],
   dropped: ['within'],
   report: ['at', 'timezone'],
 };
+/** Of a spike, which has no limit, in a test message. */
+const EXAMPLE_ATTACKS = 1_000;
 const KINDS = Object.keys(RULE_OPTIONS) as (keyof typeof RULE_OPTIONS)[];
 
 type RuleValues = Partial<Values<typeof RULE_OPTIONS & typeof DETAIL_OPTIONS>>;
@@ -148,33 +151,38 @@ const listAlerts = subcommand('list', 'list the alerts of a project, and whether
 const testAlert = subcommand('test <alert>', 'send a test message of an alert now, by ID or name', {
   options: { ...OPTIONS, ...ALERT_OPTIONS, publicUrl: SERVER_OPTIONS.publicUrl },
   run: ({ project, ...values }, [name = ''], io) =>
-    withIdentity(values, io, async ({ administration, alerts }) => {
-      const found = administration.projectNamed(project);
-      const alert = administration.alertNamed(found.id, name);
+    withInstallation(values, io, async ({ identity, store }) => {
+      const found = identity.administration.projectNamed(project);
+      const alert = identity.administration.alertNamed(found.id, name);
       const settings = alertSettings(values, io);
-      const now = io.now();
-      const incident: Incident = {
-        ...NO_FACTS,
-        id: `test-${randomBytes(12).toString('hex')}`,
-        alert_id: alert.id,
-        since: now,
-        until: null,
-        attacks: 0,
-        total: null,
-        host: 'test.example.com',
-        deliveries: [],
-      };
-      const context = { project: found, publicUrl: settings.publicUrl };
+      const id = `test-${randomBytes(12).toString('hex')}`;
       const named = { ...alert, name: `Test of ${alert.name}` };
-      await sendMessage(alerts, { alert: named, incident, event: 'open' }, context, settings).catch(
-        (error) => {
-          throw new UserError(`the test message was not delivered: ${reasonOf(error)}`);
-        },
-      );
+      const incident = { ...exampleOf(alert.rule), id, alert_id: alert.id, since: io.now() };
+      const context = { project: found, publicUrl: settings.publicUrl };
+      const send = async () =>
+        alert.rule.kind === 'report'
+          ? sendMail(
+              { to: alert.target, ...(await reportMail({ store, identity }, found, io.now())) },
+              id,
+              settings.smtp,
+            )
+          : sendMessage(identity.alerts, { alert: named, incident, event: 'open' }, context, settings);
+      await send().catch((error) => {
+        throw new UserError(`the test message was not delivered: ${reasonOf(error)}`);
+      });
       printText(io.stdout, `sent a test message to ${alert.target}`);
       return 0;
     }),
 });
+
+/** What an incident would say that has just reached its limit. */
+function exampleOf(rule: Alert['rule']): Omit<Incident, 'id' | 'alert_id' | 'since'> {
+  const none = { ...NO_FACTS, until: null, total: null, deliveries: [] };
+  if ('percent' in rule) return { ...none, percent: rule.percent };
+  if (rule.kind === 'silent' || rule.kind === 'report') return none;
+  const attacks = rule.kind === 'threshold' ? rule.attacks : EXAMPLE_ATTACKS;
+  return { ...none, attacks, host: rule.host ?? 'test.example.com', category: rule.category ?? null };
+}
 
 const deleteAlert = subcommand('delete <alert>', 'delete an alert, by ID or name, and its incidents', {
   options: { ...OPTIONS, yes: YES },
@@ -206,23 +214,31 @@ const replayAlerts = subcommand(
         const { id } = administration.projectNamed(project);
         const alerts =
           name === undefined ? administration.alertsOf(id) : [administration.alertNamed(id, name)];
-        const incidents: (Awaited<ReturnType<typeof replay>>[number] & { alert: string })[] = [];
+        const incidents: ({ alert: string } & Omit<ReplayedIncident, 'most'> & ReturnType<typeof mostOf>)[] =
+          [];
         for (const alert of alerts) {
           if (canReplay(alert.rule)) {
             const found = await replay(store, id, alert.rule, { from, to });
-            incidents.push(...found.map((incident) => ({ alert: alert.name, ...incident })));
-          } else warn(io, `${alert.name} is left out: only thresholds and spikes can be replayed`);
+            const { name: alertName, rule } = alert;
+            for (const { most, ...times } of found)
+              incidents.push({ alert: alertName, ...times, ...mostOf(rule, most) });
+          } else
+            warn(io, `${alert.name} is left out: only thresholds, spikes and server errors can be replayed`);
         }
         incidents.sort((a, b) => a.since - b.since);
-        return printList(io, json, incidents, ({ alert, since, until, attacks }) => [
+        return printList(io, json, incidents, ({ alert, since, until, attacks, percent }) => [
           alert,
           clock(since),
           until === null ? 'open at the end' : clock(until),
-          `up to ${number(attacks)} attacks`,
+          attacks === null ? `up to ${percent}% server errors` : `up to ${number(attacks)} attacks`,
         ]);
       }),
   },
 );
+
+function mostOf({ kind }: Alert['rule'], most: number) {
+  return kind === 'errors' ? { attacks: null, percent: Math.round(most) } : { attacks: most, percent: null };
+}
 
 export const alertCommands = [addAlert, listAlerts, testAlert, deleteAlert, replayAlerts];
 
@@ -283,7 +299,7 @@ function ruleOf(values: RuleValues): object {
   if (attacks !== undefined)
     return { kind: 'threshold', attacks, within_s, ...selected, ...(notBlocked && { not_blocked: true }) };
   if (spike) return { kind: 'spike', ...(sensitivity !== undefined && { sensitivity }), ...selected };
-  if (errors !== undefined) return { kind: 'errors', percent: errors, within_s };
+  if (errors !== undefined) return { kind: 'errors', percent: errors, within_s, ...selected };
   if (dropped !== undefined) return { kind: 'dropped', percent: dropped, within_s };
   if (silent !== undefined) return { kind: 'silent', source: silent, for_s: (values.for ?? 900_000) / 1_000 };
   const { at = 'Mon 08:00', timezone } = values;

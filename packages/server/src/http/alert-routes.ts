@@ -33,7 +33,7 @@ const RULE = partialObject(
     attacks: integer('`threshold`: number of attacks.'),
     within_s: integer('`threshold`, `errors`, `dropped`: length of the window in seconds, whole minutes.'),
     category: string('`threshold`, `spike`: count only this category.', { enum: CATEGORIES }),
-    host: string('`threshold`, `spike`: count only this host, by name.'),
+    host: string('`threshold`, `spike`, `errors`: count only this host, by name.'),
     not_blocked: { type: 'boolean', description: '`threshold`: count only attacks that were not blocked.' },
     sensitivity: { type: 'number', description: '`spike`: deviations above the usual. Default: 3.5.' },
     percent: integer('`errors`, `dropped`: share in percent.'),

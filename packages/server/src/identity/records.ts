@@ -59,7 +59,8 @@ export type AlertRule =
       not_blocked?: true;
     }
   | { kind: 'spike'; sensitivity: number; category?: string; host?: string }
-  | { kind: 'errors' | 'dropped'; percent: number; within_s: number }
+  | { kind: 'errors'; percent: number; within_s: number; host?: string }
+  | { kind: 'dropped'; percent: number; within_s: number }
   | { kind: 'silent'; source: string; for_s: number }
   /** `minute` of the local week, which begins on Monday. */
   | { kind: 'report'; minute: number; timezone: string };

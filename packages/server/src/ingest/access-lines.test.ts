@@ -60,7 +60,13 @@ async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by line
     way === 'by bytes' ? new LineBlock(bytes, given.first) : [...new LineBlock(bytes, given.first)];
   const read = pipeline.read(lines, reader, given.flush);
   expect(read.lineEnds).toBe(way === 'by bytes' ? countLineEnds(bytes) : 0);
-  const asRead = { records: sorted(read), names: [...read.hosts], state: reader.state() };
+  const asRead = {
+    records: sorted(read),
+    names: [...read.hosts],
+    state: reader.state(),
+    pages: pagesOf(read),
+  };
+  const selected = { project: 'p', edges: [0, NOW - DAY_MS, NOW - 60_000, NOW, NOW + DAY_MS] };
   const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });
   return {
     ...asRead,
@@ -68,18 +74,23 @@ async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by line
     counted: JSON.stringify(counted),
     hosts: await store.hosts('p'),
     sources: await store.sources('p'),
-    series: await store.count({
-      project: 'p',
-      edges: [0, NOW - DAY_MS, NOW - 60_000, NOW, NOW + DAY_MS],
-      rows: 'timeline',
-    }),
+    series: await store.count({ ...selected, rows: 'timeline' }),
+    codes: String(await store.count({ ...selected, rows: 'codes' })),
+    bytes: await store.count({ ...selected, rows: 'traffic' }),
   };
 }
 
-/** One for each line: access lines of one host and second are one record. */
+function pagesOf({ pages }: ReadLines): string[] {
+  return pages
+    .pages((name) => name)
+    .map(({ paths, ...page }) => JSON.stringify([page, [...paths].sort()]))
+    .sort();
+}
+
+/** One for each line: access lines of one host and second are one record, which has all of their bytes. */
 function sorted({ records }: ReadLines): string[] {
   return records
-    .flatMap(({ recordCount: n = 1, ...record }) => {
+    .flatMap(({ recordCount: n = 1, bytesOut: _, ...record }) => {
       if (n > 1) expect(record.count).toBe(n);
       return Array<string>(n).fill(JSON.stringify(n > 1 ? { ...record, count: 1 } : record));
     })
@@ -97,6 +108,7 @@ function taken(bytes: Buffer): number {
     latest: NOW,
     host: undefined,
     onHost: () => {},
+    onPage: () => {},
   });
   access.take(0);
   access.end();
@@ -178,6 +190,17 @@ const ident = fc.constantFrom('-', '- ', 'ann', '', '\t');
 const user = fc.constantFrom('-', 'ann', 'ann b c', '', '[15/Nov/2026:02:20:43 +0000]', '"', '\xe9\xff', '[');
 const rest = fc.constantFrom(
   ' "GET / HTTP/1.1" 200 6 "-" "curl/8"',
+  ' "GET /a?b HTTP/1.1" 404 153 "-" "-"',
+  ' "GET /a HTTP/1.1" 404 1099511627777',
+  ' "GET /\\"?b HTTP/1.1" 500 0',
+  ' "POST http://x/\xe9 HTTP/1.1" 502 12345678901234 ',
+  ' "GET /c" 503',
+  ' "GET /d HTTP/1.1" 404x 7',
+  ' "GET /d HTTP/1.1" 700 7',
+  ' "GET /d HTTP/1.1" 301 7x',
+  ' "GET /d HTTP/1.1" 204\xc2\xa0',
+  ' "GET /d HTTP/1.1" 206 7\xc2\xa0',
+  ' "GET /e HTTP/1.1"  200 7',
   ' "',
   ' "-" 408 -',
   '  "GET',

@@ -2,8 +2,9 @@
  * Counts the access lines of a block by host and second from their bytes: creating a string is most of the cost of a line
  * (docs/decisions/0011). Takes only lines that reader.ts would certainly read as requests, and leaves all others to it.
  */
-import { HEAD_LENGTH_MAX } from './formats/access.ts';
-import { type LogRecord, requestRecord } from './formats/format.ts';
+import { BYTES_MAX, PAGE_CODES } from '../event.ts';
+import { HEAD_LENGTH_MAX, requestUrl } from './formats/access.ts';
+import { type LogRecord, pageOf, REQUEST_LENGTH_MAX, requestRecord } from './formats/format.ts';
 import { COMMON_TIME_LENGTH, CommonTimeParser } from './formats/timestamps.ts';
 import { lineEnd, Words } from './lines.ts';
 
@@ -28,6 +29,8 @@ interface AccessLinesOptions {
   host: string | undefined;
   /** Called at the first line of a host. */
   onHost(host: string | undefined): void;
+  /** Called for a line with one of PAGE_CODES. */
+  onPage(line: { time: number; host: string | undefined; status: number; page: string; count: 1 }): void;
 }
 
 /** Lines of one host within one second. */
@@ -37,7 +40,10 @@ interface HostLines {
   nameLength: number;
   host: string | undefined;
   time: number;
-  lines: number;
+  /** Response codes, 0 for none, and how many lines have each. */
+  codes: number[];
+  counts: number[];
+  bytesOut: number;
 }
 
 export class AccessLines {
@@ -54,6 +60,11 @@ export class AccessLines {
   /** Where the virtual host of the last parsed line begins and ends. Equal if it has none. */
   #hostStart = 0;
   #hostEnd = 0;
+  /** The response code of the last parsed line, 0 for none; what was sent; and its request line. */
+  #status = 0;
+  #bytesOut = 0;
+  #requestStart = 0;
+  #requestEnd = 0;
   /** The number of lines taken. */
   taken = 0;
 
@@ -78,11 +89,29 @@ export class AccessLines {
         this.#flush(lines);
         lines.time = this.#time;
       }
-      lines.lines++;
+      this.#count(lines);
       this.taken++;
       at = end + 1;
     }
     return at;
+  }
+
+  #count(lines: HostLines): void {
+    const { codes, counts } = lines;
+    const status = this.#status;
+    let i = 0;
+    while (i < codes.length && codes[i] !== status) i++;
+    if (i === codes.length) {
+      codes.push(status);
+      counts.push(1);
+    } else counts[i] = (counts[i] ?? 0) + 1;
+    lines.bytesOut += this.#bytesOut;
+    if (!PAGE_CODES.includes(status)) return;
+    const end = Math.min(this.#requestEnd, this.#requestStart + REQUEST_LENGTH_MAX);
+    const url = requestUrl(this.#words.bytes.toString('latin1', this.#requestStart, end));
+    const page = url === undefined ? undefined : pageOf(url);
+    if (page !== undefined)
+      this.#options.onPage({ time: lines.time, host: lines.host, status, page, count: 1 });
   }
 
   /** Must be called after the last line. */
@@ -91,7 +120,7 @@ export class AccessLines {
     for (const lines of this.#hosts.values()) this.#flush(lines);
   }
 
-  /** Sets `#time`, `#hostStart` and `#hostEnd`. False if the line must be parsed as text. */
+  /** Sets what is known about the line. False if the line must be parsed as text. */
   #tryParse(lineStart: number, end: number): boolean {
     const words = this.#words;
     const { bytes } = words;
@@ -122,7 +151,7 @@ export class AccessLines {
       bytes[closing] === CLOSING_BRACKET &&
       bytes[closing + 1] === SPACE &&
       bytes[closing + 2] === QUOTE;
-    if (!isTime || !this.#parseTime(opening + 1)) return false;
+    if (!isTime || !this.#parseTime(opening + 1) || !this.#parseResponse(closing + 3, end)) return false;
     // Like virtualHost() in access.ts: a dash follows the second field instead of the first, and another field follows it.
     const isPlain = isDash(bytes, client);
     const isHost = !isList && !isPlain && isDash(bytes, ident) && ident + 2 < opening;
@@ -153,12 +182,49 @@ export class AccessLines {
     return true;
   }
 
+  /** `start`: after the opening quote of the request. As `responseOf` of access.ts; false if that must find its end. */
+  #parseResponse(start: number, end: number): boolean {
+    const { bytes } = this.#words;
+    const quote = this.#words.find(QUOTE, start, end, BACKSLASH);
+    if (quote === -1) return false;
+    this.#requestStart = start;
+    this.#requestEnd = quote;
+    this.#status = 0;
+    this.#bytesOut = 0;
+    const hundreds = digitAt(bytes, quote + 2);
+    const tens = digitAt(bytes, quote + 3);
+    const ones = digitAt(bytes, quote + 4);
+    const isCode = hundreds >= 1 && hundreds <= 5 && tens >= 0 && ones >= 0;
+    if (quote + 5 > end || bytes[quote + 1] !== SPACE || !isCode) return true;
+    if (quote + 5 < end && (bytes[quote + 5] ?? 0) > SPACE) return isAscii(bytes, quote + 5);
+    this.#status = 100 * hundreds + 10 * tens + ones;
+    if (bytes[quote + 5] !== SPACE) return true;
+    let at = quote + 6;
+    let sent = 0;
+    for (; at < end; at++) {
+      const digit = digitAt(bytes, at);
+      if (digit < 0) break;
+      sent = 10 * sent + digit;
+    }
+    if (at < end && (bytes[at] ?? 0) > SPACE) return isAscii(bytes, at);
+    if (at - quote - 6 <= BYTES_DIGITS_MAX && sent <= BYTES_MAX) this.#bytesOut = sent;
+    return true;
+  }
+
   #flush(lines: HostLines): void {
-    const record = requestRecord(lines.time, lines.host);
-    record.count = lines.lines;
-    record.recordCount = lines.lines;
-    this.#records.push(record);
-    lines.lines = 0;
+    const { time, host, codes, counts } = lines;
+    for (let i = 0; i < codes.length; i++) {
+      const record = requestRecord(time, host);
+      const count = counts[i] ?? 0;
+      record.count = count;
+      record.recordCount = count;
+      if (codes[i] !== 0) record.status = codes[i];
+      if (i === 0 && lines.bytesOut > 0) record.bytesOut = lines.bytesOut;
+      this.#records.push(record);
+    }
+    codes.length = 0;
+    counts.length = 0;
+    lines.bytesOut = 0;
   }
 
   #linesWithoutHost(): HostLines {
@@ -186,7 +252,7 @@ export class AccessLines {
 
   #open(start: number, nameLength: number, host: string | undefined): HostLines {
     this.#options.onHost(host);
-    return { start, nameLength, host, time: this.#time, lines: 0 };
+    return { start, nameLength, host, time: this.#time, codes: [], counts: [], bytesOut: 0 };
   }
 }
 
@@ -206,6 +272,19 @@ function canStartField(byte: number): boolean {
 function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
   const next = bytes[client];
   return next === SPACE || next === LESS_THAN || bytes[start + 3] === SPACE || bytes[start + 10] === LETTER_T;
+}
+
+const BYTES_DIGITS_MAX = 13;
+
+/** False for a byte that may belong to space at the end of the line. */
+function isAscii(bytes: Buffer, at: number): boolean {
+  return (bytes[at] ?? 0) < 0x80;
+}
+
+/** Less than 0 or more than 9 if the byte is no digit. */
+function digitAt(bytes: Buffer, at: number): number {
+  const digit = (bytes[at] ?? 0) - 0x30;
+  return digit > 9 ? -1 : digit;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {

@@ -7,6 +7,7 @@ import type { DropExample } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import { LOG_KINDS, type LogRecord, type Parsed } from './formats/format.ts';
 import { endsWithLineEnd, type Line, LineBlock, lineEnd, lineText } from './lines.ts';
+import { PageCounts } from './page-counts.ts';
 import { createReader, type LineReader } from './reader.ts';
 
 /** Allows for wrong clocks and time zones. */
@@ -61,6 +62,7 @@ export interface ReadLines {
   examples: Partial<Record<DropReason, DropExample>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
+  pages: PageCounts;
   /** The number of line ends if the lines were a LineBlock, otherwise 0. */
   lineEnds: number;
 }
@@ -110,6 +112,7 @@ export class BatchReader {
       outcome: emptyOutcome(),
       examples: {},
       hosts: new Map(),
+      pages: new PageCounts(),
       lineEnds: 0,
     };
     let last = linesBefore;
@@ -144,7 +147,7 @@ export class BatchReader {
     read: ReadLines,
     now: number,
   ): Generator<void, number> {
-    const { records, outcome, hosts } = read;
+    const { records, outcome, hosts, pages } = read;
     const access = new AccessLines(bytes, records, {
       earliest: this.#earliest(now),
       latest: now + FUTURE_MS_MAX,
@@ -154,6 +157,7 @@ export class BatchReader {
         if (host !== undefined) hosts.set(host, host);
         outcome.formats.access ??= 0;
       },
+      onPage: (line) => pages.add(line),
     });
     let others = 0;
     let last = first - 1;
@@ -188,7 +192,7 @@ export class BatchReader {
   }
 
   #add(
-    { records, outcome, examples, hosts }: ReadLines,
+    { records, outcome, examples, hosts, pages }: ReadLines,
     parsed: Parsed,
     line: number,
     lastLine: string,
@@ -213,6 +217,9 @@ export class BatchReader {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
       if (record.details !== undefined) applyPrivacy(record.details, this.#limits);
+      const { status, page } = record;
+      if (status !== undefined && page !== undefined) pages.add({ ...record, status, page });
+      record.page = undefined;
       records.push(record);
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       const { request, attack, count } = record;

@@ -7,6 +7,7 @@ import { type LogRecord, requestRecord } from './formats/format.ts';
 import { compilePattern } from './formats/pattern.ts';
 import { parseZone } from './formats/time-zone.ts';
 import { CHUNK_BYTES_MAX, endsWithLineEnd, LineBlock } from './lines.ts';
+import { PageCounts, type PathLists } from './page-counts.ts';
 import { fillSync, hasSample, type Sample } from './plain-file.ts';
 import { createReader, type FormatName, type ReaderOptions } from './reader.ts';
 
@@ -36,6 +37,7 @@ export interface ParsedChunk {
   records: PackedRecords;
   outcome: ReadLines['outcome'];
   examples: ReadLines['examples'];
+  pages: PathLists;
 }
 
 export interface ParserSetup {
@@ -96,6 +98,7 @@ export class ChunkParser {
       records: packRecords(read.records, read.hosts),
       outcome: read.outcome,
       examples: read.examples,
+      pages: read.pages.lists,
     };
   }
 
@@ -112,15 +115,23 @@ export class ChunkParser {
 
 /** The lines that were read, with line numbers in the file. */
 export function readLines(parsed: ParsedChunk, linesBefore: number): ReadLines {
-  const { records, outcome, examples, lineEnds } = parsed;
+  const { records, outcome, examples, lineEnds, pages } = parsed;
   for (const drop of outcome.first_drops) drop.line += linesBefore;
   const hosts = new Map(records.hosts.map((host) => [host, host]));
-  return { records: unpackRecords(records), hosts, outcome, examples, lineEnds };
+  return {
+    records: unpackRecords(records),
+    hosts,
+    outcome,
+    examples,
+    lineEnds,
+    pages: new PageCounts(pages),
+  };
 }
 
 /** Records as arrays, because objects take ten times as long to pass on. */
 interface PackedRecords {
-  times: Float64Array;
+  /** NUMBERS for each entry: time, bytes in and out, or ABSENT. */
+  numbers: Float64Array;
   /** FIELDS for each entry. */
   fields: Int32Array;
   hosts: string[];
@@ -139,19 +150,25 @@ const COUNTED = 2;
 const COUNT = 3;
 /** The index in `attacks`, or ABSENT. */
 const ATTACK = 4;
-const FIELDS = 5;
+/** Response codes, or ABSENT. */
+const STATUS = 5;
+const UPSTREAM = 6;
+const FIELDS = 7;
+const NUMBERS = 3;
 
 const REQUEST = 1;
 const ABSENT = -1;
 
 function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, string>): PackedRecords {
-  const times = new Float64Array(records.length);
+  const numbers = new Float64Array(NUMBERS * records.length);
   const fields = new Int32Array(FIELDS * records.length);
   const hostNumbers = new Map([...hosts.keys()].map((host, number) => [host, number]));
   const hostIds: string[] = [];
   const attacks: Attack[] = [];
   for (const [i, record] of records.entries()) {
-    times[i] = record.time;
+    numbers[NUMBERS * i] = record.time;
+    numbers[NUMBERS * i + 1] = record.bytesIn ?? ABSENT;
+    numbers[NUMBERS * i + 2] = record.bytesOut ?? ABSENT;
     const at = FIELDS * i;
     fields[at + RECORD_COUNT] = record.recordCount ?? ABSENT;
     fields[at + HOST] = ABSENT;
@@ -159,27 +176,37 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
     else if (record.host !== undefined) fields[at + HOST] = hostNumbers.get(record.host) ?? ABSENT;
     fields[at + COUNTED] = (record.request ? REQUEST : 0) + 2 * categoryCode(record.attack);
     fields[at + COUNT] = record.count;
+    fields[at + STATUS] = record.status ?? ABSENT;
+    fields[at + UPSTREAM] = record.upstreamStatus ?? ABSENT;
     const { details, flagged } = record;
     fields[at + ATTACK] =
       details === undefined && flagged === undefined ? ABSENT : attacks.push({ details, flagged }) - 1;
   }
-  return { times, fields, hosts: [...hosts.keys()], hostIds, attacks };
+  return { numbers, fields, hosts: [...hosts.keys()], hostIds, attacks };
 }
 
-function unpackRecords({ times, fields, hosts, hostIds, attacks }: PackedRecords): LogRecord[] {
+function unpackRecords({ numbers, fields, hosts, hostIds, attacks }: PackedRecords): LogRecord[] {
   const records: LogRecord[] = [];
-  for (let i = 0; i < times.length; i++) {
+  for (let i = 0; i < numbers.length / NUMBERS; i++) {
     const at = FIELDS * i;
+    const time = numbers[NUMBERS * i] ?? 0;
+    const bytesIn = numbers[NUMBERS * i + 1];
+    const bytesOut = numbers[NUMBERS * i + 2];
     const host = fields[at + HOST] ?? ABSENT;
     const counted = fields[at + COUNTED] ?? 0;
     const attack = fields[at + ATTACK] ?? ABSENT;
-    const record = requestRecord(times[i] ?? 0, hosts[host]);
+    const record = requestRecord(time, hosts[host]);
     if (host < ABSENT) record.hostId = hostIds[ABSENT - 1 - host];
     record.request = (counted & REQUEST) !== 0;
     record.attack = categoryOf(counted >> 1);
     record.count = fields[at + COUNT] ?? 0;
     const recordCount = fields[at + RECORD_COUNT] ?? ABSENT;
     if (recordCount !== ABSENT) record.recordCount = recordCount;
+    const [status, upstream] = [fields[at + STATUS], fields[at + UPSTREAM]];
+    if (status !== ABSENT) record.status = status;
+    if (upstream !== ABSENT) record.upstreamStatus = upstream;
+    if (bytesIn !== ABSENT) record.bytesIn = bytesIn;
+    if (bytesOut !== ABSENT) record.bytesOut = bytesOut;
     if (attack !== ABSENT) Object.assign(record, attacks[attack]);
     records.push(record);
   }

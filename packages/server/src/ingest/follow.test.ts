@@ -486,7 +486,7 @@ test('a damaged rotated file causes a warning and does not block the others', as
   await lookAll(one);
   expect(await requests()).toBe(15);
   await expect.poll(() => lookAll(one).then(() => warnings)).toHaveLength(2);
-  expect(warnings[0]).toContain(`${path} was truncated, and no copy of it was found`);
+  expect(warnings[0]).toContain(`${path} was truncated, and no rotated copy of it was found`);
   expect(warnings[1]).toMatch(/\.2\.gz \(40 bytes\) cannot be read to its end \(unexpected end of file\)/);
   await one.close();
 });
@@ -742,6 +742,41 @@ test('a warning is printed if the log is emptied while a new process reads rotat
   await lookAll(one);
   expect(await requests()).toBe(written - 1);
   expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+  await one.close();
+});
+
+test.each([
+  ['old', 100_000],
+  ['recent', 0],
+])('a copy by hand that is %s does not hide that the file that was begun last is gone', async (_, ageMs) => {
+  writeFileSync(path, lines(3));
+  const one = follower();
+  await lookAll(one);
+  await one.close();
+  copyFileSync(path, `${path}.bak`);
+  const time = (Date.now() - ageMs) / 1_000;
+  utimesSync(`${path}.bak`, time, time);
+  appendFileSync(path, lines(1));
+  rmSync(path);
+  writeFileSync(path, lines(1));
+  const again = follower();
+  await lookAll(again);
+  expect(await requests()).toBe(4);
+  expect(warnings).toEqual([expect.stringMatching(/is gone; lines written to it .* may be lost/)]);
+  await again.close();
+});
+
+test('a copy by hand does not hide that the log was emptied', async () => {
+  writeFileSync(path, lines(3));
+  const one = follower();
+  await lookAll(one);
+  copyFileSync(path, `${path}.bak`);
+  await lookAll(one);
+  appendFileSync(path, lines(1));
+  writeFileSync(path, lines(1));
+  await lookAll(one);
+  expect(await requests()).toBe(4);
+  expect(warnings).toEqual([expect.stringMatching(/was truncated, and no rotated copy of it was found/)]);
   await one.close();
 });
 

@@ -17,7 +17,6 @@ import { LinesInFuture, type Pipeline } from './pipeline.ts';
 import { FileChanged, PlainFile } from './plain-file.ts';
 import {
   type FileIdentity,
-  type FileVersion,
   FollowedState,
   followedFile,
   identify,
@@ -63,9 +62,13 @@ interface FollowOptions {
 
 interface RetiringFile {
   tail: Tail;
+  /** False for a copy that somebody has made. */
+  hasRotatedName: boolean;
   /** When it was last seen growing. */
   grownAt: number;
 }
+
+type SettledFile = Pick<RotatedFile, 'id' | 'mtimeMs' | 'bytes' | 'hasRotatedName'>;
 
 export class Follower {
   readonly #options: FollowOptions;
@@ -79,7 +82,7 @@ export class Follower {
   /** The file that an earlier process has begun last, until it is known whether it still exists. */
   #begunBefore: FollowedPath['begun'] = null;
   /** Rotated files with nothing left to count, by ID. */
-  #settled = new Map<string, FileVersion & { hash: string }>();
+  #settled = new Map<string, Omit<SettledFile, 'id'> & { hash: string }>();
   /** Rotated files of the last list that were not read. */
   #unread: RotatedFile[] = [];
   /** Rotated files that could not be read, by ID. */
@@ -139,7 +142,7 @@ export class Follower {
     reached(read === 'grown' ? 'follow.rotated-between-read-and-commit' : 'follow.live-file-replaced');
     // Lines that are held back must wait for the next look.
     const hasMore = !this.#live.isErrorLog;
-    this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
+    this.#retiring.push({ tail: this.#live, hasRotatedName: true, grownAt: this.#options.now() });
     this.#live = null;
     return hasMore;
   }
@@ -217,11 +220,9 @@ export class Follower {
   async #warnOfBegun(): Promise<void> {
     if (this.#begunBefore === null) return;
     const { first_line_hash: hash, at } = this.#begunBefore;
-    const isRead =
-      [...this.#settled.values()].some((file) => file.hash === hash) ||
-      this.#retiring.some(({ tail }) => tail.countedFirstLineHash === hash);
-    const isBegun = async (path: string) => (await identifyPath(path, this.#fs))?.hash === hash;
-    if (!isRead && !(await this.#isPresent(isBegun))) {
+    const isBegun = async (path: string, rotated?: RotatedFile) =>
+      rotated?.hasRotatedName !== false && (await identifyPath(path, this.#fs))?.hash === hash;
+    if (!(await this.#isRead(hash)) && !(await this.#isPresent(isBegun))) {
       reached('follow.begun-file-gone');
       this.#options.warn(
         `the file that was counted as ${this.#path} since ${new Date(at).toISOString()} is gone; ` +
@@ -241,6 +242,13 @@ export class Follower {
         `${file.path} (${formatBytes(file.bytes)}) was deleted before it was read; its lines may be lost`,
       );
     }
+  }
+
+  /** Whether a rotated file with this first line is read. A copy under another name may lack lines. */
+  async #isRead(hash: string): Promise<boolean> {
+    for (const { tail, hasRotatedName } of this.#retiring)
+      if (hasRotatedName && (await tail.firstLineHash()) === hash) return true;
+    return [...this.#settled.values()].some((file) => file.hasRotatedName && file.hash === hash);
   }
 
   /** Whether the log or a rotated file is the one that is searched for. */
@@ -352,7 +360,8 @@ export class Follower {
       reached('follow.recent-file-kept-open');
       const tail = await Tail.open(handle, this.#tailOptions(), true);
       const belongs = tail.countedFirstLineHash !== null || file.hasRotatedName;
-      if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
+      const { hasRotatedName } = file;
+      if (belongs) this.#retiring.push({ tail, hasRotatedName, grownAt: this.#options.now() });
       else await this.#leaveOther(file, identity);
       return belongs;
     }
@@ -387,7 +396,7 @@ export class Follower {
 
   async #readRetiring(file: RetiringFile): Promise<void> {
     const { now, stop } = this.#options;
-    const { tail } = file;
+    const { tail, hasRotatedName } = file;
     let read = await tail.read();
     while (read === 'more' && !stop.aborted) {
       file.grownAt = now();
@@ -410,7 +419,7 @@ export class Follower {
     }
     reached('follow.retiring-file-finished');
     const hash = await tail.firstLineHash();
-    if (hash !== null) this.#finished({ id: tail.id, mtimeMs, bytes: size }, hash);
+    if (hash !== null) this.#finished({ id: tail.id, mtimeMs, bytes: size, hasRotatedName }, hash);
     await this.#state().save();
     this.#retiring = this.#retiring.filter((other) => other !== file);
     await tail.close();
@@ -436,15 +445,11 @@ export class Follower {
     reached('follow.live-file-truncated');
     const before = live.countedFirstLineHash;
     await this.#scan();
-    const hashes = [
-      ...[...this.#settled.values()].map(({ hash }) => hash),
-      ...(await Promise.all(this.#retiring.map(({ tail }) => tail.firstLineHash()))),
-    ];
-    if (before !== null && hashes.includes(before)) reached('follow.copy-of-truncated-file-read');
+    if (before !== null && (await this.#isRead(before))) reached('follow.copy-of-truncated-file-read');
     else if (before !== null) {
       reached('follow.truncated-without-copy');
       this.#options.warn(
-        `${this.#path} was truncated, and no copy of it was found; lines written just before that may be lost`,
+        `${this.#path} was truncated, and no rotated copy of it was found; lines written just before that may be lost`,
       );
     }
     await live.locate(false);
@@ -505,11 +510,11 @@ export class Follower {
     return true;
   }
 
-  #settle({ id, mtimeMs, bytes }: FileVersion & { id: string }, hash: string): void {
-    this.#settled.set(id, { mtimeMs, bytes, hash });
+  #settle({ id, mtimeMs, bytes, hasRotatedName }: SettledFile, hash: string): void {
+    this.#settled.set(id, { mtimeMs, bytes, hash, hasRotatedName });
   }
 
-  #finished(file: FileVersion & { id: string }, hash: string): void {
+  #finished(file: SettledFile, hash: string): void {
     this.#settle(file, hash);
     this.#state().record(file, hash, 'finished');
   }

@@ -4,7 +4,7 @@ import { BoundedCache } from '../cache.ts';
 import { type AttackDetails, countRecords, type Event, normalHostname } from '../event.ts';
 import type { GeoIp } from '../geoip.ts';
 import { reached } from '../rare-states.ts';
-import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
+import { type Appended, type Batch, type ErrorPages, mergeFormats, type Store } from '../store/store.ts';
 import { BatchReader, type Outcome, type ReadLimits, type ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';
 
@@ -48,7 +48,13 @@ const WAITING_MAX = 1_000;
 /** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
 export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
 
-export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
+export type NewBatch = Omit<Batch, 'events' | 'pages' | 'dropped'>;
+
+/** What the records of a batch count. */
+export interface Resolved {
+  events: readonly Event[];
+  pages: readonly ErrorPages[];
+}
 
 export class Pipeline extends BatchReader {
   readonly #store: Store;
@@ -105,7 +111,7 @@ export class Pipeline extends BatchReader {
   }
 
   /** Turns records into events. Each batch resolves its host names again, so that new or renamed hosts take effect. */
-  async resolve({ records, outcome, hosts }: ReadLines, project: string): Promise<readonly Event[]> {
+  async resolve({ records, outcome, hosts, pages }: ReadLines, project: string): Promise<Resolved> {
     const ids = await this.#hostIds(project, hosts);
     for (let i = 0; i < records.length; i++) {
       if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
@@ -118,7 +124,8 @@ export class Pipeline extends BatchReader {
       // The record itself becomes the event: a new object per line would take a tenth of the time.
       Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
     }
-    return records as readonly LogRecord[] as readonly Event[];
+    const events = records as readonly LogRecord[] as readonly Event[];
+    return { events, pages: pages.pages((host) => ids.get(host) ?? null) };
   }
 
   #addCountry(details: AttackDetails): void {
@@ -130,7 +137,7 @@ export class Pipeline extends BatchReader {
 
   async append(
     { outcome, examples }: ReadLines,
-    events: readonly Event[],
+    { events, pages }: Resolved,
     batch: NewBatch,
   ): Promise<Counted> {
     const { name, format } = batch.source;
@@ -142,6 +149,7 @@ export class Pipeline extends BatchReader {
       ...batch,
       source,
       events,
+      ...(pages.length > 0 && { pages }),
       dropped: outcome.dropped,
       examples: this.keepsExamples() ? examples : null,
     });

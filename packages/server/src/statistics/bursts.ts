@@ -55,6 +55,19 @@ export interface Baseline {
   deviation: number;
 }
 
+/** The edges of 5-minute points, of which the last may be shorter. */
+export function pointEdges(from: number, to: number): number[] {
+  const edges: number[] = [];
+  for (let edge = Math.max(0, from); edge < to; edge += POINT_MS) edges.push(edge);
+  return [...edges, to];
+}
+
+/** The first point with data. */
+export function historyStart(attacks: Float64Array, requests: Float64Array): number {
+  const first = attacks.findIndex((count, i) => count > 0 || (requests[i] ?? 0) > 0);
+  return first === -1 ? attacks.length : first;
+}
+
 /** The bursts that open at the point `from` or later. */
 export function findBursts(series: Series, from = 0): BurstPoints[] {
   const { counts, lastShare = 1, sensitivity = SENSITIVITY } = series;

@@ -235,6 +235,7 @@ export class FilteredStatistics implements Statistics {
 
   async top(query: TopQuery): Promise<TopList> {
     const { project, hosts, from, to, list } = query;
+    if (list === 'pages') throw new Error('filters select attacks, but pages has requests');
     const points = await this.#points({ project, hosts, edges: [from, to] }, list);
     return rank(
       Array.from(points, ([value, [count = 0]]): [string, number] => [value, count]),

@@ -145,14 +145,18 @@ export async function topAttacks(store: Statistics, query: TopQuery): Promise<To
 }
 
 /** The most frequent URLs of attacks. The same path on two hosts is two items. */
-export async function topUrls(
-  store: Statistics,
-  query: Omit<TopQuery, 'list'>,
-): Promise<TopAttacks<UrlCount>> {
-  const [list, hosts] = await Promise.all([
-    store.top({ ...query, list: 'urls' }),
-    store.hosts(query.project),
-  ]);
+export function topUrls(store: Statistics, query: Omit<TopQuery, 'list'>): Promise<TopAttacks<UrlCount>> {
+  return topPaths(store, { ...query, list: 'urls' });
+}
+
+/** The most frequent paths of requests with an error. */
+export async function topPages(store: Statistics, query: Omit<TopQuery, 'list'>) {
+  const { total, attacks: requests, ...list } = await topPaths(store, { ...query, list: 'pages' });
+  return { total, requests, ...list };
+}
+
+async function topPaths(store: Statistics, query: TopQuery): Promise<TopAttacks<UrlCount>> {
+  const [list, hosts] = await Promise.all([store.top(query), store.hosts(query.project)]);
   const names = namesOf(new Set(list.items.map(({ hostId }) => hostId)), hosts);
   return toTopAttacks(list, ({ key, hostId = null, count, error }) => ({
     key,

@@ -60,7 +60,7 @@ interface Grid extends Selection {
   intervalMs: number;
 }
 
-function gridOf({ from, to, zone, byDay = false }: GridQuery) {
+export function gridOf({ from, to, zone, byDay = false }: GridQuery) {
   const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
   return { intervalMs, edges: gridEdges(from, to, zone, intervalMs) };
 }

@@ -2,7 +2,14 @@
 import { CATEGORIES, type Category } from '../event.ts';
 import { HOUR_MS, type Selection, type Source, type Store, type TimeRange } from '../store/store.ts';
 import type { Zone } from '../zone.ts';
-import { BASELINE_POINTS, type BurstPoints, findBursts, POINT_MS } from './bursts.ts';
+import {
+  BASELINE_POINTS,
+  type BurstPoints,
+  findBursts,
+  historyStart,
+  POINT_MS,
+  pointEdges,
+} from './bursts.ts';
 import { DAY_MS } from './grid.ts';
 import { silentSources } from './silent-sources.ts';
 
@@ -84,15 +91,13 @@ export async function situationOf(store: Store, query: SituationQuery): Promise<
 async function burstsIn(store: Store, { project, hosts, from, to }: SituationQuery) {
   const firstPoint = Math.floor(Math.max(0, from - EARLIER_MS) / POINT_MS);
   const start = Math.max(0, firstPoint - BASELINE_POINTS);
-  const edges: number[] = [];
-  for (let edge = start * POINT_MS; edge < to; edge += POINT_MS) edges.push(edge);
-  if (edges.length === 0) return { points: [], historyFrom: undefined };
-  edges.push(to);
+  const edges = pointEdges(start * POINT_MS, to);
+  if (edges.length === 1) return { points: [], historyFrom: undefined };
   const [requests, counts] = await store.count({ project, hosts, edges, rows: 'timeline' });
-  const historyStart = counts.findIndex((attacks, i) => attacks > 0 || (requests[i] ?? 0) > 0);
-  if (historyStart === -1) return { points: [], historyFrom: undefined };
+  const first = historyStart(counts, requests);
+  if (first === counts.length) return { points: [], historyFrom: undefined };
   const lastShare = (to - (edges.at(-2) ?? 0)) / POINT_MS;
-  const found = findBursts({ counts, historyStart, lastShare }, firstPoint - start);
+  const found = findBursts({ counts, historyStart: first, lastShare }, firstPoint - start);
   const toPoint = ({ first, end, isOpen, usual }: BurstPoints) => ({
     from: edges[first] ?? 0,
     to: edges[end] ?? to,
@@ -100,7 +105,7 @@ async function burstsIn(store: Store, { project, hosts, from, to }: SituationQue
     usual,
   });
   const points = found.map(toPoint).filter((burst) => burst.to > from);
-  return { points: points.slice(-BURSTS_MAX), historyFrom: edges[historyStart] ?? to };
+  return { points: points.slice(-BURSTS_MAX), historyFrom: edges[first] ?? to };
 }
 
 type FoundBurst = TimeRange & { open: boolean; usual: number };

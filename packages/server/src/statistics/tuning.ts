@@ -2,28 +2,22 @@
  * Which rules hit users, and the narrowest exclusion for each: from the kept attacks. docs/tuning.md states the rules by which
  * sources attack, and by which rows are marked and ordered.
  */
-import {
-  type AttackBlock,
-  type SelectedRows,
-  type Selection,
-  Slices,
-  type Store,
-  type TimeRange,
-} from '../store/store.ts';
+import { number, plural } from '../printable.ts';
+import { HOUR_MS, type Selection, Slices, type Store, type TimeRange } from '../store/store.ts';
 import type { Zone } from '../zone.ts';
-import {
-  detectingRule,
-  isBlocked,
-  isVerdict,
-  type Match,
-  type MatchedRequest,
-  pointsOf,
-  type Removal,
-} from './anomaly-score.ts';
+import { isBlocked, type Match, type Removal } from './anomaly-score.ts';
 import { Sources } from './attacking-sources.ts';
-import { type Exclusion, exclusionText, hasTarget, targetVariable } from './exclusion.ts';
+import { type Exclusion, exclusionText, hasTarget } from './exclusion.ts';
 import { DAY_MS } from './grid.ts';
-import { pathPattern } from './path-pattern.ts';
+import {
+  addToSources,
+  emptyTally,
+  type Group,
+  MatchedRequests,
+  ROWS_PER_STEP,
+  type Signature,
+  type Tally,
+} from './matched-requests.ts';
 
 export interface TuningQuery extends Selection, TimeRange {
   /** The score from which a request is blocked. */
@@ -81,15 +75,6 @@ export interface TuningReport {
 
 /** Rows of a report. */
 export const ITEMS_MAX = 1_000;
-/** Distinct requests (host, path, rules with variables, score) of attacking sources, and of others: about a kilobyte each. */
-const SIGNATURES_MAX = 32_768;
-/** Regular expressions with more variable parts are slow in firewalls, or too large. */
-const STARS_MAX = 8;
-/** Distinct matches (rule, variable, severity), which attackers can invent. */
-const MATCHES_MAX = 131_072;
-/** Distinct pairs of a request and a source, which take about 50 bytes each. */
-const PAIRS_MAX = 2_097_152;
-
 /** A false positive comes from at least this many sources, on several days; in a range of one day, from more. */
 const SOURCES_MIN = 3;
 const SOURCES_MIN_ONE_DAY = 10;
@@ -97,38 +82,6 @@ const DAYS_MIN = 2;
 /** Users match few rules: those of the row, and up to this many others. */
 const OTHER_RULES_MAX = 2;
 const WEEK_DAYS = 7;
-
-/** What was sent by attacking sources, or by others. */
-interface Tally {
-  attacks: number;
-  blocked: number;
-  sources: Set<number>;
-  /** Attacks by local day, since the epoch. */
-  days: Map<number, number>;
-  first: number;
-  last: number;
-}
-
-/** Requests on a host and a path that matched the same. */
-interface Signature extends MatchedRequest {
-  hasVerdict: boolean;
-  attackers: Tally;
-  others: Tally;
-  isFalsePositive: boolean;
-}
-
-/** What exclusions select: a host and a path. */
-interface Group {
-  host: string;
-  path: string;
-  signatures: Map<string, Signature>;
-  /** Requests of attacking sources beyond the limit, of which nothing else is known. */
-  unknownAttacks: number;
-  /** What the better rows exclude: see `removalKey`. */
-  removed: Set<string>;
-  /** Requests of attacking sources, by what an exclusion removes of them. Undefined until it is needed. */
-  attacks?: Map<string, Set<Signature>>;
-}
 
 interface Candidate {
   group: Group;
@@ -147,277 +100,16 @@ export async function tuningReport(
   const hostnames = new Map((await store.hosts(query.project)).map(({ id, hostname }) => [id, hostname]));
   const sources = new Sources();
   await store.scanAttacks(query, (hour) => addToSources(sources, hour));
-  const requests = new Requests(query, sources, hostnames);
+  const requests = new MatchedRequests(query.zone, sources, hostnames);
   await store.scanAttacks(query, (hour) => requests.add(hour));
   return new Slices().run(reportOf(query, sources, requests));
 }
 
-const ROWS_PER_STEP = 256;
-
-function* addToSources(sources: Sources, hour: readonly SelectedRows[]): Generator<void, void> {
-  const blocks = hour.toSorted((a, b) => a.block.first - b.block.first);
-  const adders = blocks.map(({ block }) => sourceAdder(sources, block));
-  const isInOrder = blocks.every(({ block }, n) => block.first >= (blocks[n - 1]?.block.last ?? 0));
-  if (isInOrder) {
-    let done = 0;
-    for (const [n, { block, rows }] of blocks.entries()) {
-      for (const i of rows ?? block.times.keys()) {
-        if (done++ % ROWS_PER_STEP === 0) yield;
-        adders[n]?.(i);
-      }
-    }
-    return;
-  }
-  const all = blocks.flatMap(({ block, rows }, n) =>
-    Array.from(rows ?? block.times.keys(), (i) => ({ n, i, time: block.times[i] ?? 0 })),
-  );
-  yield;
-  all.sort((a, b) => a.time - b.time);
-  for (const [at, { n, i }] of all.entries()) {
-    if (at % ROWS_PER_STEP === 0) yield;
-    adders[n]?.(i);
-  }
-}
-
-function sourceAdder(sources: Sources, block: AttackBlock): (row: number) => void {
-  const [addresses, urls, rules] = [block.column('source'), block.column('url'), block.column('rule')];
-  const numbers = lazy(addresses.dictionary, (text) => (text === '' ? undefined : sources.add(text)));
-  const paths = lazy(urls.dictionary, (url) => hashOf(pathPattern(url)));
-  const detecting = lazy(rules.dictionary, detectingRule);
-  const { times, counts, ruleEnds } = block;
-  return (i) => {
-    const number = numbers(addresses.index(i));
-    if (number === undefined) return;
-    const found: number[] = [];
-    for (let at = ruleEnds[i - 1] ?? 0; at < (ruleEnds[i] ?? 0); at++) {
-      const rule = detecting(rules.index(at));
-      if (rule > 0) found.push(rule);
-    }
-    sources.addRequests(number, times[i] ?? 0, counts[i] ?? 0, paths(urls.index(i)), found);
-  };
-}
-
-/** Computes a value for each entry of a dictionary, once, when it is needed. */
-function lazy<T>(dictionary: readonly string[], of: (text: string) => T): (index: number) => T {
-  const values: T[] = [];
-  const isKnown = new Uint8Array(dictionary.length);
-  return (index) => {
-    if (isKnown[index] !== 1) {
-      values[index] = of(dictionary[index] ?? '');
-      isKnown[index] = 1;
-    }
-    return values[index] as T;
-  };
-}
-
-/** FNV-1a. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return hash | 0;
-}
-
-/** The kept attacks, by host, path and what they matched. */
-class Requests {
-  readonly groups = new Map<string, Map<string, Group>>();
-  keptAttacks = 0;
-  /** Attacks that no row can have. */
-  leftOut = 0;
-  /** Attacks of sources that may be users, which are beyond the limits. */
-  unknownOthers = 0;
-  /** Attacks by local day that are in no signature: all, and those that were blocked. */
-  readonly otherDays = new Map<number, { attacks: number; blocked: number }>();
-  readonly #query: TuningQuery;
-  readonly #sources: Sources;
-  readonly #hostnames: ReadonlyMap<string, string>;
-  readonly #matches: Match[] = [NO_MATCH];
-  readonly #matchNumbers = new Map<string, number>();
-  #attackerSignatures = 0;
-  #otherSignatures = 0;
-  #pairs = 0;
-
-  constructor(query: TuningQuery, sources: Sources, hostnames: ReadonlyMap<string, string>) {
-    this.#query = query;
-    this.#sources = sources;
-    this.#hostnames = hostnames;
-  }
-
-  *add(hour: readonly SelectedRows[]): Generator<void, void> {
-    for (const { block, rows } of hour) {
-      const add = this.#adder(block);
-      let done = 0;
-      for (const i of rows ?? block.times.keys()) {
-        if (done++ % ROWS_PER_STEP === 0) yield;
-        add(i);
-      }
-    }
-  }
-
-  #adder(block: AttackBlock): (row: number) => void {
-    const [addresses, urls, hosts] = [block.column('source'), block.column('url'), block.column('host')];
-    const [rules, variables] = [block.column('rule'), block.column('variable')];
-    const [severities, actions, scores] = [
-      block.column('severity'),
-      block.column('attack'),
-      block.column('score'),
-    ];
-    const numbers = lazy(addresses.dictionary, (text) => this.#sources.find(text));
-    const isVerdictRule = lazy(rules.dictionary, isVerdict);
-    const detecting = lazy(rules.dictionary, detectingRule);
-    const isBlockedAction = lazy(actions.dictionary, (text) => text.endsWith(' block'));
-    const groups = new Map<number, Group | undefined>();
-    const matchNumbers = new Map<number, number>();
-    const { times, counts, ruleEnds } = block;
-    // Clocks change at whole hours, nearly everywhere.
-    const offset = this.#query.zone.offsetAt(block.first);
-
-    const groupOf = (i: number) => {
-      const [host, url] = [hosts.index(i), urls.index(i)];
-      const key = host * urls.dictionary.length + url;
-      const known = groups.get(key);
-      if (known || groups.has(key)) return known;
-      const group = this.#groupOf(hosts.dictionary[host] ?? '', urls.dictionary[url] ?? '');
-      groups.set(key, group);
-      return group;
-    };
-    const matchOf = (at: number) => {
-      const [rule, variable, severity] = [rules.index(at), variables.index(at), severities.index(at)];
-      const key = (rule * variables.dictionary.length + variable) * severities.dictionary.length + severity;
-      const known = matchNumbers.get(key);
-      if (known !== undefined) return known;
-      const number = this.#matchNumber(
-        detecting(rule),
-        variables.dictionary[variable] ?? '',
-        severities.dictionary[severity] ?? '',
-      );
-      matchNumbers.set(key, number);
-      return number;
-    };
-
-    return (i) => {
-      const found: number[] = [];
-      let hasVerdict = false;
-      for (let at = ruleEnds[i - 1] ?? 0; at < (ruleEnds[i] ?? 0); at++) {
-        if (detecting(rules.index(at)) > 0) {
-          const number = matchOf(at);
-          if (!found.includes(number)) found.push(number);
-        } else if (isVerdictRule(rules.index(at))) hasVerdict = true;
-      }
-      const [time, count] = [times[i] ?? 0, counts[i] ?? 0];
-      this.keptAttacks += count;
-      const day = Math.floor((time + offset) / DAY_MS);
-      const blocked = isBlockedAction(actions.index(i)) ? count : 0;
-      const group = groupOf(i);
-      const address = addresses.index(i);
-      const number = numbers(address);
-      const isAttacking = addresses.dictionary[address] !== '' && this.#sources.isAttacking(number);
-      // A match beyond the limit is unknown, and so is the request.
-      const isKnown = group !== undefined && found.length > 0 && !found.includes(0);
-      const scoreText = scores.dictionary[scores.index(i)] ?? '';
-      const signature = isKnown
-        ? this.#signature(group, found, scoreText, hasVerdict, isAttacking)
-        : undefined;
-      if (signature === undefined) {
-        this.#addOther(day, count, hasVerdict ? count : blocked);
-        if (group && found.length > 0 && isAttacking) group.unknownAttacks += count;
-        if (found.length > 0 && !isAttacking && urls.dictionary[urls.index(i)] !== '')
-          this.unknownOthers += count;
-        return;
-      }
-      const kind = isAttacking ? 'attackers' : 'others';
-      if (signature[kind] === NOTHING) signature[kind] = emptyTally();
-      const tally = signature[kind];
-      tally.attacks += count;
-      tally.blocked += blocked;
-      tally.days.set(day, (tally.days.get(day) ?? 0) + count);
-      tally.first = Math.min(tally.first, time);
-      tally.last = Math.max(tally.last, time);
-      if (number === undefined || tally.sources.has(number) || this.#pairs === PAIRS_MAX) return;
-      tally.sources.add(number);
-      this.#pairs++;
-    };
-  }
-
-  #addOther(day: number, attacks: number, blocked: number): void {
-    this.leftOut += attacks;
-    const known = this.otherDays.get(day) ?? { attacks: 0, blocked: 0 };
-    this.otherDays.set(day, { attacks: known.attacks + attacks, blocked: known.blocked + blocked });
-  }
-
-  #groupOf(hostId: string, url: string): Group | undefined {
-    if (url === '') return undefined;
-    const path = pathPattern(url);
-    const host = this.#hostnames.get(hostId) ?? '';
-    let hosts = this.groups.get(path);
-    if (hosts === undefined) {
-      if (this.groups.size === SIGNATURES_MAX || path.split('*').length > STARS_MAX + 1) return undefined;
-      hosts = new Map();
-      this.groups.set(path, hosts);
-    }
-    const known = hosts.get(host);
-    if (known) return known;
-    const group: Group = { host, path, signatures: new Map(), unknownAttacks: 0, removed: new Set() };
-    hosts.set(host, group);
-    return group;
-  }
-
-  /** 0 beyond the limit. */
-  #matchNumber(rule: number, logged: string, severity: string): number {
-    const variable = targetVariable(logged);
-    const key = `${rule} ${severity} ${variable}`;
-    const known = this.#matchNumbers.get(key);
-    if (known !== undefined) return known;
-    if (this.#matches.length > MATCHES_MAX) return 0;
-    this.#matchNumbers.set(key, this.#matches.length);
-    return this.#matches.push({ rule, variable, points: pointsOf(severity) }) - 1;
-  }
-
-  /** Undefined beyond the limit. `numbers`: of matches. */
-  #signature(
-    group: Group,
-    numbers: number[],
-    score: string,
-    hasVerdict: boolean,
-    isAttacking: boolean,
-  ): Signature | undefined {
-    const sorted = numbers.length === 1 ? numbers : numbers.sort((a, b) => a - b);
-    const key = `${hasVerdict ? 1 : 0} ${score} ${sorted.join()}`;
-    const known = group.signatures.get(key);
-    if (known) return known;
-    const isFull = (isAttacking ? this.#attackerSignatures : this.#otherSignatures) === SIGNATURES_MAX;
-    if (isFull) return undefined;
-    if (isAttacking) this.#attackerSignatures++;
-    else this.#otherSignatures++;
-    const signature: Signature = {
-      matches: sorted.map((number) => this.#matches[number] ?? NO_MATCH),
-      score: score === '' ? undefined : Number(score),
-      hasVerdict,
-      attackers: NOTHING,
-      others: NOTHING,
-      isFalsePositive: false,
-    };
-    group.signatures.set(key, signature);
-    return signature;
-  }
-}
-
-const NO_MATCH: Match = { rule: 0, variable: '', points: 0 };
-
-function emptyTally(): Tally {
-  return {
-    attacks: 0,
-    blocked: 0,
-    sources: new Set(),
-    days: new Map(),
-    first: Number.MAX_SAFE_INTEGER,
-    last: 0,
-  };
-}
-
-/** Of nearly all requests, because attackers send others than users. Never changed. */
-const NOTHING = emptyTally();
-
-function* reportOf(query: TuningQuery, sources: Sources, requests: Requests): Generator<void, TuningReport> {
+function* reportOf(
+  query: TuningQuery,
+  sources: Sources,
+  requests: MatchedRequests,
+): Generator<void, TuningReport> {
   const candidates: Candidate[] = [];
   for (const hosts of requests.groups.values()) {
     for (const group of hosts.values()) {
@@ -554,7 +246,7 @@ function itemOf(
   candidate: Candidate,
   query: TuningQuery,
   sources: Sources,
-  requests: Requests,
+  requests: MatchedRequests,
   rangeDays: number,
   id: number,
 ): TuningItem {
@@ -616,7 +308,7 @@ function openedAttacks(
   group: Group,
   removed: readonly string[],
   { threshold }: TuningQuery,
-  requests: Requests,
+  requests: MatchedRequests,
 ): number {
   let opened = 0;
   for (const each of groupsOf(group, requests)) {
@@ -633,7 +325,7 @@ function openedAttacks(
 }
 
 /** An exclusion without a host is for all of them. */
-function groupsOf(group: Group, { groups }: Requests): Group[] {
+function groupsOf(group: Group, { groups }: MatchedRequests): Group[] {
   return group.host === '' ? [...(groups.get(group.path)?.values() ?? [])] : [group];
 }
 
@@ -689,15 +381,9 @@ function reasonsOf(
   return reasons;
 }
 
-const COUNT = new Intl.NumberFormat('en');
-
-function plural(count: number, what: string): string {
-  return `${COUNT.format(count)} ${what}${count === 1 ? '' : 's'}`;
-}
-
 const UNITS = [
   ['day', DAY_MS],
-  ['hour', 3_600_000],
+  ['hour', HOUR_MS],
   ['minute', 60_000],
 ] as const;
 
@@ -710,7 +396,7 @@ function durationText(ms: number): string {
 /** What the engine would have blocked, by day. */
 function* blockingOf(
   query: TuningQuery,
-  { groups, otherDays, unknownOthers }: Requests,
+  { groups, otherDays, unknownOthers }: MatchedRequests,
   { first, length }: { first: number; length: number },
 ): Generator<void, TuningReport['blocking']> {
   const counts = new Map<number, [attacks: number, wouldBlock: number, falsePositives: number]>();
@@ -742,7 +428,7 @@ function* blockingOf(
   const wouldBlock = `With the engine on, ${plural(blocks, 'attack')} would have been blocked`;
   let text = `No likely false positive in the last ${WEEK_DAYS} days. ${wouldBlock}.`;
   if (wrong > 0)
-    text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${COUNT.format(wrong)} of them are likely false positives.`;
+    text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${number(wrong)} of them are likely false positives.`;
   else if (unknownOthers > 0)
     text = `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range. ${wouldBlock}.`;
   else if (!isWeek)

@@ -6,11 +6,11 @@ import {
   accumulate,
   cellCode,
   describeSeries,
-  FIRST_BLOCKED,
   FIRST_CATEGORY,
   FIRST_PEAK,
   mergeCells,
   peaksOf,
+  REQUESTS_WITHOUT_CODE,
   readCells,
 } from './cells.ts';
 import { RecordWriter } from './record-bytes.ts';
@@ -111,7 +111,7 @@ describe('a record of cells', () => {
       writer,
     );
     const out = new Float64Array(3);
-    accumulate(record, [0, 10, 2, 10, 15, 20, 0, 5], Int8Array.of(0), 3, out);
+    accumulate(record, [0, 10, 2, 10, 15, 20, 0, 5], Int16Array.of(0), 3, out);
     expect([...out]).toEqual([8, 0, 3]);
   });
 
@@ -122,7 +122,7 @@ describe('a record of cells', () => {
     expect(new Set(known.map(({ attack, blocked }) => `${attack} ${blocked}`)).size).toBe(
       1 + 2 * CATEGORIES.length,
     );
-    expect(FIRST_CATEGORY + CATEGORIES.length).toBeLessThanOrEqual(FIRST_BLOCKED);
+    expect(FIRST_CATEGORY + CATEGORIES.length).toBeLessThanOrEqual(REQUESTS_WITHOUT_CODE);
   });
 
   test('takes one byte for a single event less than 64 cells after the previous one', () => {
@@ -141,7 +141,7 @@ describe('a record of cells', () => {
   test('a truncated record is an error, not a wrong number', () => {
     const record = mergeCells(undefined, additions([[300, 5, 7]]), new RecordWriter());
     expect(() =>
-      accumulate(record.subarray(0, 1), [0, 10, 0, 10], new Int8Array(400), 1, new Float64Array(1)),
+      accumulate(record.subarray(0, 1), [0, 10, 0, 10], new Int16Array(400), 1, new Float64Array(1)),
     ).toThrow(/ends inside a number/);
   });
 });
@@ -157,7 +157,7 @@ function additions(cells: readonly [series: number, cell: number, count: number]
 }
 
 function read(record: Uint8Array, series: number, first: number, end: number): number {
-  const rowOf = new Int8Array(32).fill(-1);
+  const rowOf = new Int16Array(32).fill(-1);
   rowOf[series] = 0;
   const out = new Float64Array(1);
   accumulate(record, [first, end, 0, end - first], rowOf, 1, out);

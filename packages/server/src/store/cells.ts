@@ -8,27 +8,51 @@
  * The embedded store puts a checksum before each record; functions here take and return records without it. Readers skip
  * unknown series, so new ones can be added without rewriting stored records.
  */
-import { CATEGORIES, type Category, EVENT_COUNT_MAX, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import {
+  CATEGORIES,
+  type Category,
+  EVENT_COUNT_MAX,
+  type Event,
+  OVERVIEW_GROUPS,
+  RESPONSE_CODES,
+} from '../event.ts';
 import type { ChunkPlan } from './plan.ts';
 import { NumberReader, type RecordWriter } from './record-bytes.ts';
 
 /**
- * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
- * them that were blocked, in the same order. The gap leaves room for more categories.
+ * Series are numbered on disk: requests with a response code; attacks by category, in the order of CATEGORIES, append only;
+ * requests without a response code; and blocked attacks by category. The gap leaves room for more categories.
  */
 export const REQUESTS = 0;
 export const FIRST_CATEGORY = 1;
+export const REQUESTS_WITHOUT_CODE = 31;
 export const FIRST_BLOCKED = 32;
 /**
  * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only counters have peaks, and only those above 1: a
  * group with counts but no peak has the peak 1. Merging cells of these series keeps the larger value.
  */
 export const FIRST_PEAK = 64;
+/**
+ * What REQUESTS are by response code, in the order of RESPONSE_CODES: those with one code; and of requests to which the firewall
+ * responded differently from the server behind it, the code of the firewall, and that of the server. There are no cells of code
+ * 200: most requests have it, so it is what the others leave (rows.ts).
+ */
+export const FIRST_CODE = 128;
+export const FIRST_WAF_CODE = 640;
+export const FIRST_UPSTREAM_CODE = 1_152;
+/** Sums of bytes by minute: exact records have them in their first cell. */
+export const BYTES_IN = 2_046;
+export const BYTES_OUT = 2_047;
+export const SERIES_END = 2_048;
+
+export const OK = RESPONSE_CODES.indexOf(200);
+export const NO_CODE = RESPONSE_CODES.indexOf(0);
 
 export const GROUPS = Object.values(OVERVIEW_GROUPS);
 /** The row of each series: its position in GROUPS. All attacks, the last group, are the sum of the rows before. */
-export const GROUP_ROWS = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
+export const GROUP_ROWS = new Int16Array(FIRST_BLOCKED).fill(-1);
 GROUP_ROWS[REQUESTS] = GROUPS.indexOf(null);
+GROUP_ROWS[REQUESTS_WITHOUT_CODE] = GROUPS.indexOf(null);
 for (const [category, name] of CATEGORIES.entries()) {
   GROUP_ROWS[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
 }
@@ -38,12 +62,27 @@ const SECOND_MS = 1_000;
 /** The seconds of a minute, as runs (plan.ts). */
 export const SECOND_RUNS = [0, SECONDS * SECOND_MS, 0, SECOND_MS];
 
+export function isPeak(series: number): boolean {
+  return series >= FIRST_PEAK && series < FIRST_PEAK + GROUPS.length;
+}
+
 /** What a series counts: blocked attacks also count as attacks. Null for a series of a later release. */
 export function describeSeries(series: number): { attack: Category | null; blocked: boolean } | null {
-  if (series === REQUESTS) return { attack: null, blocked: false };
+  if (series === REQUESTS || series === REQUESTS_WITHOUT_CODE) return { attack: null, blocked: false };
   const blocked = series >= FIRST_BLOCKED;
   const attack = CATEGORIES[series - (blocked ? FIRST_BLOCKED : FIRST_CATEGORY)];
   return attack === undefined ? null : { attack, blocked };
+}
+
+/** For messages. */
+export function seriesName(series: number): string {
+  if (isPeak(series)) return `peak of ${Object.keys(OVERVIEW_GROUPS)[series - FIRST_PEAK]}`;
+  if (series === BYTES_IN || series === BYTES_OUT) return series === BYTES_IN ? 'bytes in' : 'bytes out';
+  if (series >= FIRST_CODE) return `response codes (series ${series})`;
+  const { attack, blocked } = describeSeries(series) ?? {};
+  if (attack === undefined) return `series ${series}`;
+  if (attack === null) return series === REQUESTS ? 'requests' : 'requests without a response code';
+  return blocked ? `blocked ${attack}` : attack;
 }
 
 /** Counts in as few bytes as they need: most are small. */
@@ -118,7 +157,7 @@ export function seriesTotals({ codes, counts }: Additions): [number, number][] {
 export function accumulate(
   record: Uint8Array,
   runs: ChunkPlan['runs'],
-  rowOf: Int8Array,
+  rowOf: Int16Array,
   points: number,
   out: Float64Array,
 ): void {
@@ -190,17 +229,70 @@ export function* eventsOfCells(
   cells: ReadonlyMap<number, number>,
   hostId: string | null,
 ): Generator<Event> {
+  const responses = responsesByCell(cells);
+  const bytes = [BYTES_IN, BYTES_OUT].map((series) => cells.get(cellCode(series, 0)) || undefined);
+  let [bytesIn, bytesOut] = bytes;
   for (const [code, count] of cells) {
     const { attack, blocked } = describeSeries(seriesOf(code)) ?? {};
     if (attack === undefined) continue;
     const event = { time: start + cellOf(code), hostId, attack };
-    if (attack === null) yield* splitCount({ ...event, request: true }, count);
-    else if (blocked) yield* splitCount({ ...event, request: false, details: { blocked } }, count);
+    if (attack === null) {
+      const split =
+        seriesOf(code) === REQUESTS
+          ? splitResponses(responses.get(cellOf(code)), count)
+          : [{ requests: count, status: undefined }];
+      for (const { requests, ...codes } of split) {
+        for (const one of splitCount({ ...event, request: true, ...codes }, requests)) {
+          yield bytesIn === undefined && bytesOut === undefined ? one : { ...one, bytesIn, bytesOut };
+          bytesIn = undefined;
+          bytesOut = undefined;
+        }
+      }
+    } else if (blocked) yield* splitCount({ ...event, request: false, details: { blocked } }, count);
     else {
       const blockedCode = cellCode(seriesOf(code) - FIRST_CATEGORY + FIRST_BLOCKED, cellOf(code));
       yield* splitCount({ ...event, request: false }, count - (cells.get(blockedCode) ?? 0));
     }
   }
+}
+
+/** Requests of one millisecond by code: with one code; and with two of them, by each. */
+type Responses = [same: CodeCount[], waf: CodeCount[], upstream: CodeCount[]];
+type CodeCount = [code: number, requests: number];
+
+function responsesByCell(cells: ReadonlyMap<number, number>): Map<number, Responses> {
+  const found = new Map<number, Responses>();
+  for (const [code, count] of cells) {
+    const series = seriesOf(code);
+    const first = [FIRST_UPSTREAM_CODE, FIRST_WAF_CODE, FIRST_CODE].find((one) => series >= one);
+    const status = RESPONSE_CODES[series - (first ?? 0)];
+    if (first === undefined || status === undefined || count === 0) continue;
+    const responses = found.get(cellOf(code)) ?? [[], [], []];
+    found.set(cellOf(code), responses);
+    responses[first === FIRST_CODE ? 0 : first === FIRST_WAF_CODE ? 1 : 2].push([status, count]);
+  }
+  return found;
+}
+
+/** Which codes belong to one request is not stored: any combination counts the same. */
+function* splitResponses([same, waf, upstream]: Responses = [[], [], []], requests: number) {
+  let left = requests;
+  for (const [code, count] of same) {
+    left -= count;
+    yield { requests: count, status: code };
+  }
+  for (let [w, u] = [0, 0]; w < waf.length || u < upstream.length; ) {
+    const one = waf[w] ?? [200, Number.POSITIVE_INFINITY];
+    const other = upstream[u] ?? [200, Number.POSITIVE_INFINITY];
+    const count = Math.min(one[1], other[1]);
+    left -= count;
+    one[1] -= count;
+    other[1] -= count;
+    if (one[1] === 0) w++;
+    if (other[1] === 0) u++;
+    yield { requests: count, status: one[0] || undefined, upstreamStatus: other[0] };
+  }
+  yield { requests: left, status: 200 };
 }
 
 /** Events that add up to this total, for `events`: a single event could exceed EVENT_COUNT_MAX. */
@@ -281,7 +373,7 @@ function mergeSection(
   const base = cellCode(series, 0);
   const end = cellCode(series + 1, 0);
   const section = writer.openSection(series);
-  const isPeak = series >= FIRST_PEAK;
+  const keepsLarger = isPeak(series);
   const first = (codes[next] ?? base) - base;
   const start = old.at;
   let written = -1;
@@ -318,7 +410,7 @@ function mergeSection(
     }
     if (added === at) {
       const addition = counts[next++] ?? 0;
-      total = isPeak ? Math.max(total, addition) : total + addition;
+      total = keepsLarger ? Math.max(total, addition) : total + addition;
     }
     writer.cell(at - written - 1, total);
     written = at;

@@ -54,11 +54,11 @@ export interface Store {
   peaks(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
 
   /**
-   * The most frequent values of one list among attacks, with a guaranteed bound: an item has at least `count` attacks,
+   * The most frequent values of one list among attacks, or among requests with an error (`pages`), with a guaranteed bound: an item has at least `count` attacks,
    * and at most `count + error`. Values are kept by the hour, so the result covers all hours that the range touches;
    * hours that begin before the horizon, or before that of top lists (see `prune`), are left out.
    *
-   * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
+   * A store keeps at most k values (`--top-keys`; PAGE_KEYS_MAX for `pages`) per list, hour, and project or host. As long as there are no more, all
    * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N are the `attacks` of all categories: every
    * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
    * values, errors can be larger by N / 65,537. `attacks` is always exact. If there is too much to read, the result covers
@@ -237,10 +237,16 @@ export interface TimeRange {
 /** What top lists rank. `sources` are addresses; IPv6 addresses count by their /64 network. */
 export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 
+/** Those of attacks, and the paths of requests with one of PAGE_CODES. The position is a number on disk. */
+export const ALL_LISTS = [...TOP_LISTS, 'pages'] as const;
+
 /** How many values a list keeps per hour, and project or host. */
 export const TOP_KEYS_DEFAULT = 1_024;
 /** Each append to a full list of long URLs decodes and writes up to 1.1 MB, which takes about 10 ms per host. */
 export const TOP_KEYS_MAX = 4_096;
+
+/** How many paths `pages` keeps: appends of any access log change this list, so it has to be short. */
+export const PAGE_KEYS_MAX = 64;
 
 /** How many attacks a project keeps per hour: about a megabyte. */
 export const EVENTS_MAX_DEFAULT = 16_384;
@@ -272,8 +278,12 @@ export function appendLimits(options: LimitOptions): AppendLimits {
 
 export type TopListName = (typeof TOP_LISTS)[number];
 
+export type AnyListName = (typeof ALL_LISTS)[number];
+
 export interface TopQuery extends Selection, TimeRange {
-  list: TopListName;
+  list: AnyListName;
+  /** In `pages` only: some of PAGE_CODES. Undefined selects all. */
+  codes?: readonly number[] | undefined;
   /** Undefined selects all. */
   categories?: readonly Category[] | undefined;
   /** At least 1. */
@@ -303,7 +313,7 @@ export interface TopList {
 
 export interface TopItem {
   key: string;
-  /** In `urls` only: the same URL on two hosts is two items. Null if the attacks have no registered host. */
+  /** In `urls` and `pages` only: the same URL on two hosts is two items. Null if the attacks have no registered host. */
   hostId?: string | null;
   /** The item has at least this many attacks. */
   count: number;
@@ -390,10 +400,26 @@ export interface Batch {
   followed?: FollowedPath;
   /** An event with an unregistered `hostId` counts as one without a host. */
   events: readonly Event[];
+  /** The pages of requests with an error, for the list `pages`. */
+  pages?: readonly ErrorPages[] | undefined;
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
   /** The beginning of one of the dropped lines, by reason. Null deletes those that the source has. */
   examples?: Readonly<Record<string, DropExample>> | null | undefined;
+}
+
+/** Requests of one hour, host and code by path. */
+export interface ErrorPages {
+  /** Hours since the epoch. */
+  hour: number;
+  hostId: string | null;
+  /** The position in PAGE_CODES. */
+  code: number;
+  /** At most PAGE_KEYS_MAX. */
+  paths: ReadonlyMap<string, number>;
+  /** Requests that are not in `paths`; of each path, at most `error`. */
+  lost: number;
+  error: number;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or the start of the file (`startWith`). */

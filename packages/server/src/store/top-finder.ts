@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { BoundedCache, cacheShare } from '../cache.ts';
+import { PAGE_CODES } from '../event.ts';
 import { Semaphore } from '../fair-queue.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { Slices } from './slices.ts';
@@ -160,8 +161,12 @@ export class TopFinder<State extends {}> {
     from: number,
     to: number,
   ): Promise<Merged> {
-    const { project, categories } = query;
-    const merge = new TopMerge(new KeyHash(project), categories?.map(storedCategory) ?? null);
+    const { project, categories, codes, list } = query;
+    const isOfPages = list === 'pages';
+    const numbers = isOfPages
+      ? codes?.map((code) => PAGE_CODES.indexOf(code))
+      : categories?.map(storedCategory);
+    const merge = new TopMerge(new KeyHash(project), numbers ?? null, undefined, !isOfPages);
     let [hour, bytes, before] = [to, 0, 0];
     if (from >= to) return { merge, from };
     for await (const record of snapshot.records(from, to)) {
@@ -191,7 +196,13 @@ function costOf({ bytes, summaries }: MergedRecord): number {
 }
 
 /** A query without its range and limit. */
-function nameOf({ project, hosts, list, categories }: TopQuery): string {
-  const parts = [project, hosts && [...new Set(hosts)].sort(), list, categories?.toSorted()];
+function nameOf({ project, hosts, list, categories, codes }: TopQuery): string {
+  const parts = [
+    project,
+    hosts && [...new Set(hosts)].sort(),
+    list,
+    categories?.toSorted(),
+    codes?.toSorted(),
+  ];
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64');
 }

@@ -10,10 +10,17 @@
 import { CATEGORIES } from '../event.ts';
 import { addSketch, estimate, type KeyHash, REGISTERS } from './hyperloglog.ts';
 import { NumberReader, type RecordWriter } from './record-bytes.ts';
-import type { TopItem, TopList, TopListName } from './store.ts';
+import type { AnyListName, TopItem, TopList } from './store.ts';
 
 /** Category numbers and their counts, alternating. */
 export type CategoryCounts = number[];
+
+/** What a batch adds to a list, by value. */
+export interface Additions extends ReadonlyMap<string, CategoryCounts> {
+  /** What is not among the values; of each value, at most `error`. */
+  lost?: CategoryCounts;
+  error?: number;
+}
 
 interface Entry {
   /** The counts since the value was inserted. */
@@ -48,7 +55,8 @@ export class TopSummary {
   }
 
   /** Adds the attacks of a batch, then evicts values until `keysMax` are left. */
-  add(additions: ReadonlyMap<string, CategoryCounts>, keysMax: number, hash: KeyHash): void {
+  add(additions: Additions, keysMax: number, hash: KeyHash): void {
+    if (additions.lost?.length) this.#lose(additions.lost, additions.error ?? 0);
     const error = this.#evictions?.error ?? 0;
     for (const [key, counts] of additions) {
       const entry = this.entries.get(key);
@@ -58,16 +66,38 @@ export class TopSummary {
     if (this.entries.size > keysMax) this.#evict(keysMax, hash);
   }
 
-  #evict(keysMax: number, hash: KeyHash): void {
+  /** What is exact only with evictions: null as long as there are none. */
+  get uncertainty(): Required<Pick<Additions, 'lost' | 'error'>> | null {
+    if (this.#evictions === null) return null;
+    const { lost, error } = this.#evictions;
+    return { lost: lost.flatMap((count, category) => (count > 0 ? [category, count] : [])), error };
+  }
+
+  #lose(losses: CategoryCounts, error: number): void {
+    const evictions = this.#openEvictions();
+    for (let i = 0; i < losses.length; i += 2) {
+      const category = losses[i] ?? 0;
+      evictions.lost[category] = (evictions.lost[category] ?? 0) + (losses[i + 1] ?? 0);
+    }
+    evictions.error += error;
+    for (const entry of this.entries.values()) entry.error += error;
+  }
+
+  #openEvictions(): Evictions {
     this.#evictions ??= { error: 0, lost: CATEGORIES.map(() => 0), sketch: new Uint8Array(REGISTERS) };
-    const { lost, sketch } = this.#evictions;
+    return this.#evictions;
+  }
+
+  #evict(keysMax: number, hash: KeyHash): void {
+    const evictions = this.#openEvictions();
+    const { lost, sketch } = evictions;
     const ranked = new Float64Array(this.entries.size);
     let n = 0;
     for (const entry of this.entries.values()) ranked[n++] = upperBoundOf(entry);
     ranked.sort();
     const count = ranked.length - keysMax;
     const error = ranked[count - 1] ?? 0;
-    this.#evictions.error = error;
+    evictions.error = error;
     // Among equal counts, the last values are evicted: sorting them by key would take longer than everything else here.
     let staying = ranked.lastIndexOf(error) + 1 - count;
     for (const [key, entry] of this.entries) {
@@ -254,6 +284,7 @@ export class TopMerge {
   readonly #isSelected: readonly boolean[];
   readonly #hash: KeyHash;
   readonly #keysMax: number;
+  readonly #hasSketches: boolean;
   #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
   /** A sketch of the values that are not kept, and maybe of others. */
   #sketch: Uint8Array | null = null;
@@ -266,8 +297,14 @@ export class TopMerge {
   /** The approximate memory, for caches. */
   bytes = 0;
 
-  /** `categories`: null selects all. */
-  constructor(hash: KeyHash, categories: readonly number[] | null, keysMax = MERGED_KEYS_MAX) {
+  /** `categories`: null selects all. `hasSketches`: summaries have sketches of all values that were evicted. */
+  constructor(
+    hash: KeyHash,
+    categories: readonly number[] | null,
+    keysMax = MERGED_KEYS_MAX,
+    hasSketches = true,
+  ) {
+    this.#hasSketches = hasSketches;
     this.#hash = hash;
     this.#keysMax = keysMax;
     this.#isSelected = CATEGORIES.map((_, number) => categories?.includes(number) ?? true);
@@ -299,7 +336,7 @@ export class TopMerge {
     let lost = 0;
     for (const [category, count] of evictions.lost.entries()) if (this.#isSelected[category]) lost += count;
     if (lost === 0) return 0;
-    if (this.#isSelected.every(Boolean)) {
+    if (this.#hasSketches && this.#isSelected.every(Boolean)) {
       this.#sketch ??= new Uint8Array(REGISTERS);
       addSketch(this.#sketch, evictions.sketch);
     } else this.#hasUnknown = true;
@@ -379,7 +416,7 @@ export class TopMerge {
   /** The list of these slices and those of `tail`. */
   *list(
     tail: TopMerge,
-    list: TopListName,
+    list: AnyListName,
     limit: number,
   ): Generator<void, Omit<TopList, 'from' | 'to' | 'shortened'>> {
     const error = this.#error + tail.#error;
@@ -447,8 +484,13 @@ export function hostPrefix(hostId: string | null): string {
   return `${hostId ?? ''} `;
 }
 
-function toItem(list: TopListName, key: string): { key: string; hostId?: string | null } {
-  if (list !== 'urls') return { key };
+/** Whether equal values of different hosts are different ones. */
+export function isByHost(list: AnyListName | undefined): boolean {
+  return list === 'urls' || list === 'pages';
+}
+
+function toItem(list: AnyListName, key: string): { key: string; hostId?: string | null } {
+  if (!isByHost(list)) return { key };
   const end = key.indexOf(' ');
   return { key: key.slice(end + 1), hostId: end === 0 ? null : key.slice(0, end) };
 }

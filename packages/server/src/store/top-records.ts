@@ -12,17 +12,29 @@ import type { AttackDetails } from '../event.ts';
 import { KeyHash } from './hyperloglog.ts';
 import { WITHOUT_HOST } from './minutes.ts';
 import { NumberReader, RecordWriter } from './record-bytes.ts';
-import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
 import {
+  ALL_LISTS,
+  type AnyListName,
+  type ErrorPages,
+  HOUR_MS,
+  PAGE_KEYS_MAX,
+  storedCategory,
+  TOP_LISTS,
+  type TopListName,
+  topKey,
+} from './store.ts';
+import {
+  type Additions,
   addCount,
   addCounts,
   type CategoryCounts,
   checkSummary,
   hostPrefix,
+  isByHost,
   TopSummary,
 } from './top-lists.ts';
 
-/** Summaries by the position of their list in TOP_LISTS. */
+/** Summaries by the position of their list in ALL_LISTS. */
 export type Sections = (Uint8Array | undefined)[];
 
 interface TopRecord {
@@ -123,16 +135,27 @@ function jointBytes(hosts: ReadonlyMap<string, Sections>): Uint8Array {
   return writer.bytes();
 }
 
-const URLS = TOP_LISTS.indexOf('urls');
+const PAGES = ALL_LISTS.indexOf('pages');
 
-type ListAdditions = (Map<string, CategoryCounts> | undefined)[];
+class ListAddition extends Map<string, CategoryCounts> implements Additions {
+  lost: CategoryCounts = [];
+  error = 0;
+
+  addTo(key: string, counts: CategoryCounts): void {
+    const known = this.get(key);
+    if (known) addCounts(known, counts);
+    else this.set(key, counts.slice());
+  }
+}
+
+type ListAdditions = (Additions | undefined)[];
 
 /** Attacks of one hour to add, by host ID. */
 export type HourAdditions = ReadonlyMap<string, ListAdditions>;
 
 /** Attacks of a group of batches, by hour, host and list. */
 export class TopAdditions {
-  readonly hours = new Map<number, Map<string, ListAdditions>>();
+  readonly hours = new Map<number, Map<string, (ListAddition | undefined)[]>>();
 
   /** `hostId`: null without a registered host. */
   add(
@@ -145,18 +168,22 @@ export class TopAdditions {
       const key = topKey(TOP_LISTS[list] as TopListName, details);
       if (key === undefined) continue;
       const lists = this.#lists(Math.floor(time / HOUR_MS), hostId ?? WITHOUT_HOST);
-      let additions = lists[list];
-      if (additions === undefined) {
-        additions = new Map();
-        lists[list] = additions;
-      }
+      const additions = openAddition(lists, list);
       const counts = additions.get(key);
       if (counts) addCount(counts, category, count);
       else additions.set(key, [category, count]);
     }
   }
 
-  #lists(hour: number, host: string): ListAdditions {
+  /** `hostId`: null without a registered host. */
+  addPages({ hour, code, paths, lost, error }: ErrorPages, hostId: string | null): void {
+    const additions = openAddition(this.#lists(hour, hostId ?? WITHOUT_HOST), PAGES);
+    for (const [path, count] of paths) additions.addTo(path, [code, count]);
+    if (lost > 0) addCount(additions.lost, code, lost);
+    additions.error += error;
+  }
+
+  #lists(hour: number, host: string): (ListAddition | undefined)[] {
     let hosts = this.hours.get(hour);
     if (hosts === undefined) {
       hosts = new Map();
@@ -169,6 +196,12 @@ export class TopAdditions {
     }
     return lists;
   }
+}
+
+function openAddition(lists: (ListAddition | undefined)[], list: number): ListAddition {
+  const known = lists[list] ?? new ListAddition();
+  lists[list] = known;
+  return known;
 }
 
 export interface ChangedRecord {
@@ -212,7 +245,7 @@ function* addToJointRecord(
   const plain = jointBytes(hosts);
   if (isSmall && plain.length <= JOINT_BYTES_MAX)
     return [{ hostId: null, record: encodeRecord(plain, JOINT) }];
-  // Everything in it is exact, so it can be added to empty records.
+  // Everything in it but `pages` is exact, so it can be added to empty records.
   const all = new Map<string, ListAdditions>();
   for (const [host, sections] of hosts) {
     all.set(host, additionsOf(sections));
@@ -221,16 +254,20 @@ function* addToJointRecord(
   return yield* divide(all);
 }
 
-/** How many values the longest list of a host gets. */
+/** How many values the longest list of a host gets, besides `pages`, which is cut in joint records, too. */
 function longest(additions: HourAdditions): number {
-  const sizes = [...additions.values()].flatMap((lists) => lists.map((values) => values?.size ?? 0));
+  const sizes = [...additions.values()].flatMap((lists) =>
+    lists.map((values, list) => (list === PAGES ? 0 : (values?.size ?? 0))),
+  );
   return sizes.reduce((a, b) => Math.max(a, b), 0);
 }
 
 function additionsOf(sections: Sections): ListAdditions {
   return sections.map((summary) => {
     if (summary === undefined) return undefined;
-    return new Map(Array.from(TopSummary.decode(summary).entries, ([key, { counts }]) => [key, counts]));
+    const { entries, uncertainty } = TopSummary.decode(summary);
+    const values = new Map(Array.from(entries, ([key, { counts }]) => [key, counts]));
+    return Object.assign(values, uncertainty);
   });
 }
 
@@ -245,7 +282,7 @@ function* addToOwnRecords({
     if (hostId === WITHOUT_HOST) continue;
     // The prefix makes the sketches of hosts and projects match.
     const prefix = hostPrefix(hostId);
-    const hashOf = (list: number) => new KeyHash(project, list === URLS ? prefix : '');
+    const hashOf = (list: number) => new KeyHash(project, isByHost(ALL_LISTS[list]) ? prefix : '');
     changed.push({ hostId, record: yield* addToOwnRecord(read(hostId), lists, keysMax, hashOf) });
   }
   const sum = yield* sumOf(additions);
@@ -265,18 +302,16 @@ function* addToOwnRecord(
 }
 
 function* sumOf(additions: HourAdditions): Generator<void, ListAdditions> {
-  const sums: ListAdditions = [];
+  const sums: (ListAddition | undefined)[] = [];
   for (const [host, lists] of additions) {
     for (const [list, values] of lists.entries()) {
       if (values === undefined) continue;
-      const sum = sums[list] ?? new Map<string, CategoryCounts>();
-      sums[list] = sum;
-      for (const [key, counts] of values) {
-        const item = list === URLS ? hostPrefix(host) + key : key;
-        const known = sum.get(item);
-        if (known) addCounts(known, counts);
-        else sum.set(item, counts.slice());
-      }
+      const sum = openAddition(sums, list);
+      const prefix = isByHost(ALL_LISTS[list]) ? hostPrefix(host) : '';
+      for (const [key, counts] of values) sum.addTo(prefix + key, counts);
+      addCounts(sum.lost, values.lost ?? []);
+      // A path belongs to one host.
+      sum.error = Math.max(sum.error, values.error ?? 0);
     }
     yield;
   }
@@ -296,10 +331,10 @@ function* addToSections(
     if (additions === undefined) continue;
     const stored = sections[list];
     const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
-    summary.add(additions, keysMax, hashOf(list));
+    summary.add(additions, list === PAGES ? Math.min(keysMax, PAGE_KEYS_MAX) : keysMax, hashOf(list));
     summary.encode(writer);
     sections[list] = new Uint8Array(writer.bytes());
-    longestList = Math.max(longestList, summary.entries.size);
+    if (list !== PAGES) longestList = Math.max(longestList, summary.entries.size);
     yield;
   }
   return longestList;
@@ -314,7 +349,7 @@ export interface SelectedSummary {
 /** The summaries that a query needs from the record of a project; null if it needs the hosts' own records. */
 export function selectSummaries(
   { sections, hosts }: TopRecord,
-  list: TopListName,
+  list: AnyListName,
   selected: readonly string[] | undefined,
 ): SelectedSummary[] | null {
   if (hosts === null) return selected === undefined ? selectOwn(sections, list) : null;
@@ -322,8 +357,8 @@ export function selectSummaries(
 }
 
 /** `hostId` is undefined in a project's own record, whose URLs already have prefixes. */
-export function selectOwn(sections: Sections, list: TopListName, hostId?: string): SelectedSummary[] {
-  const summary = sections[TOP_LISTS.indexOf(list)];
+export function selectOwn(sections: Sections, list: AnyListName, hostId?: string): SelectedSummary[] {
+  const summary = sections[ALL_LISTS.indexOf(list)];
   if (summary === undefined) return [];
-  return [{ summary, prefix: hostId === undefined || list !== 'urls' ? '' : hostPrefix(hostId) }];
+  return [{ summary, prefix: hostId === undefined || !isByHost(list) ? '' : hostPrefix(hostId) }];
 }

@@ -12,7 +12,7 @@ import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../
 import { scaled } from '../../../../../test/random.ts';
 import { appOf } from '../../../../../test/routes-app.ts';
 import { CATEGORY_NAMES } from '../../../../console/src/categories.ts';
-import { type AttackDetails, CATEGORIES } from '../../event.ts';
+import { type AttackDetails, CATEGORIES, PAGE_CODES } from '../../event.ts';
 import { attacksByCategory } from '../../statistics/overview.ts';
 import { QueryTooLarge, type Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
@@ -61,15 +61,25 @@ async function addHosts(project: string, hostnames: readonly string[]): Promise<
 
 async function append(project: string, known: readonly KnownEvent[]): Promise<Map<string, string>> {
   const ids = await addHosts(project, HOSTNAMES);
-  const events = known.map(({ time, hostname, request, attack, count, ...details }) => ({
-    time,
-    hostId: hostname === null ? null : (ids.get(hostname) ?? null),
-    request,
-    attack,
-    count,
-    details: details as AttackDetails,
-  }));
-  await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+  const events = known.map(({ time, hostname, request, attack, count, ...more }) => {
+    const {
+      status,
+      upstream_status: upstreamStatus,
+      bytes_in: bytesIn,
+      bytes_out: bytesOut,
+      ...details
+    } = more;
+    const hostId = hostname === null ? null : (ids.get(hostname) ?? null);
+    const response = { status, upstreamStatus, bytesIn, bytesOut };
+    return { time, hostId, request, attack, count, details: details as AttackDetails, ...response };
+  });
+  const pages = events.flatMap(({ time, hostId, request, status = 0, count, details: { url } }) => {
+    const code = PAGE_CODES.indexOf(status);
+    if (!request || code === -1 || url === undefined) return [];
+    const paths = new Map([[url, count]]);
+    return [{ hour: Math.floor(time / 3_600_000), hostId, code, paths, lost: 0, error: 0 }];
+  });
+  await store.append({ project, source: { name: 's', format: 'events' }, events, pages, dropped: {} });
   return ids;
 }
 
@@ -86,6 +96,12 @@ const someEvents = fc.array(
       request: fc.boolean(),
       attack: fc.constantFrom(null, ...CATEGORIES),
       count: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 1_000_000 })),
+      response: fc.record({
+        status: fc.constantFrom(undefined, 200, 204, 404, 500, 502),
+        upstream_status: fc.constantFrom(undefined, 0, 200, 502),
+        bytes_in: fc.constantFrom(undefined, 0, 100_000),
+        bytes_out: fc.constantFrom(undefined, 1, 1_000_000_000),
+      }),
       details: fc.record(
         {
           blocked: fc.boolean(),
@@ -100,8 +116,10 @@ const someEvents = fc.array(
         { requiredKeys: [] },
       ),
     })
-    .map(({ details, ...event }) =>
-      event.attack === null ? { ...event, request: true } : { ...event, ...details },
+    .map(({ details: { url, ...details }, response, ...event }) =>
+      event.attack === null
+        ? { ...event, ...response, request: true, url }
+        : { ...event, ...response, ...details, ...(url !== undefined && { url }) },
     ),
   { maxLength: 40 },
 );
@@ -331,7 +349,10 @@ describe('responses', () => {
   test.each(PATHS)('%s sends a different ETag when the counts change', async (path) => {
     const url = withParameters(path, RANGE);
     const { etag } = (await get(url)).headers;
-    await append('p', [{ ...attack, count: 60_000 }]);
+    await append(
+      'p',
+      [404, 502].map((status) => ({ ...attack, count: 60_000, status, bytes_out: 9 ** 9 })),
+    );
     const changed = await get(url, { 'if-none-match': String(etag) });
     expect(changed.statusCode).toBe(200);
     expect(changed.headers.etag).not.toBe(etag);
@@ -793,10 +814,13 @@ const SDK_CALLS = [
   'overviews/attack/ip',
   'overviews/attack/region',
   'overviews/attack/top-domains',
+  'overviews/abnormal',
   'overviews/attack/url',
+  'overviews/bandwidth/timeline',
   'overviews/classification',
   'overviews/qps/timeline',
   'overviews/request/timeline',
+  'overviews/response-code/timeline',
   'overviews/statistics',
   'tag/threat/map',
 ];

@@ -162,9 +162,6 @@ export function inventoryRoutes(store: Store): Route[] {
 export const NOT_KEPT = {
   'POST /v1/:project_id/waf/event/job/export': 'exports of events',
   'GET /v1/:project_id/waf/async-job/:job_id': 'exports of events',
-  'GET /v1/:project_id/waf/overviews/bandwidth/timeline': 'bandwidth',
-  'GET /v1/:project_id/waf/overviews/response-code/timeline': 'response codes',
-  'GET /v1/:project_id/waf/overviews/abnormal': 'response codes',
   'GET /v1/:project_id/waf/security-report/subscriptions': 'reports',
   'GET /v1/:project_id/waf/security-report/history-periods': 'reports',
   'GET /v1/:project_id/waf/security-report/sending-records': 'reports',

@@ -29,6 +29,8 @@ export interface Response {
 export interface Notes {
   /** How many attacks are kept of how many that were counted, if some are missing. */
   kept?: string;
+  /** What was counted, if that is more than the range. */
+  covered?: Range;
 }
 
 interface ProjectRange extends Range {
@@ -151,6 +153,8 @@ export async function sendResponse(
   const sent = [...cacheHeaders(etag), 'Content-Type', 'application/json; charset=utf-8'];
   if (warning !== undefined) sent.push('Warning', warning);
   if (notes?.kept !== undefined) sent.push('X-Wafstat-Kept', notes.kept);
+  if (notes?.covered !== undefined)
+    sent.push('X-Wafstat-From', String(notes.covered.from), 'X-Wafstat-To', String(notes.covered.to));
   const coding = body.length < COMPRESSED_BYTES_MIN ? undefined : contentCoding(headers['accept-encoding']);
   if (coding === undefined) return sendBytes(reply, 200, [...sent, ...timingOf(trace)], body);
   compressed[coding] ??= await timed('compress', () => compress(coding, body));

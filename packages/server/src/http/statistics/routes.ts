@@ -15,6 +15,7 @@ import { dumpCall, dumpRoute } from './event-dump.ts';
 import { filtered } from './filtered-call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
+import { responseCalls } from './response-calls.ts';
 import { situationCall } from './situation-call.ts';
 import { seriesJson } from './timeline-json.ts';
 import { topCalls } from './top-calls.ts';
@@ -103,6 +104,7 @@ export function statisticsRoutes(
     },
     ...overviewCalls(store, { cached, uncached }, points),
     ...topCalls(store, { cached, uncached }, geo),
+    ...responseCalls(store, { cached, uncached }),
     situationCall(store, { cached, uncached }, now),
     ...eventCalls(store, { cached, uncached }, eventsRole, geo),
     dumpCall(store, { cached, uncached }, eventsRole, publicUrl),

@@ -22,14 +22,14 @@ const BOUNDS =
   'If all attacks of the range are kept, the list is exact and covers the range. Otherwise it covers whole hours: then an item has ' +
   'at least `num` attacks and at most `num + error`, and a value that is not kept has at most `error` attacks.';
 const IP = string('IP address; for IPv6 its /64 network, such as `2001:db8:1:2::/64`.');
-const URL = {
+export const URL = {
   key: string('Path of the URL, without the query.'),
   host: string('Host name, empty for attacks without a registered host.'),
   host_id: string('Host ID, null for attacks without a registered host.', { type: ['string', 'null'] }),
 };
 const COUNTRY = string('ISO 3166-1 country code, such as `DE`.');
 
-const COVERAGE = {
+export const COVERAGE = {
   attacks: integer('Exact number of attacks that have a value in this list.'),
   distinct_is: string('`estimate`: the standard error is 2.3 %. `minimum`: there may be more.', {
     enum: ['exact', 'estimate', 'minimum'],

@@ -1,6 +1,16 @@
 /** Access logs of nginx and Apache: common, combined, with the virtual host in front; and as JSON. */
-import { COMMON_TIME, dropped, field, type JsonFormat, requestReading, type TextFormat } from './format.ts';
-import { asObject, closingQuote, firstText, firstTime, type JsonObject } from './json.ts';
+import {
+  COMMON_TIME,
+  dropped,
+  field,
+  type JsonFormat,
+  parseRequestLine,
+  type RawResponse,
+  REQUEST_LENGTH_MAX,
+  requestReading,
+  type TextFormat,
+} from './format.ts';
+import { asObject, asText, closingQuote, firstText, firstTime, firstValue, type JsonObject } from './json.ts';
 import { COMMON_TIME_LENGTH } from './timestamps.ts';
 
 export const access: TextFormat = {
@@ -12,8 +22,8 @@ export const access: TextFormat = {
   ],
   recognizes: () => true,
   /**
-   * `["x-forwarded-for" ][host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote
-   * of the request: a line that syslog cut is still a request.
+   * `["x-forwarded-for" ][host[:port] ]client ident user [time] "request" status bytes ...`. Needs nothing after the opening
+   * quote of the request: a line that syslog cut is still a request.
    */
   parse(wholeLine, { commonTime }) {
     const line = wholeLine.slice(0, HEAD_LENGTH_MAX);
@@ -26,7 +36,13 @@ export const access: TextFormat = {
       if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
       const time = commonTime.parseAt(line, at + 1);
       if (time !== null)
-        return client < at - 1 ? requestReading(time, virtualHost(line, start, client, at)) : UNKNOWN;
+        return client < at - 1
+          ? requestReading(
+              time,
+              virtualHost(line, start, client, at),
+              responseOf(wholeLine, at + COMMON_TIME_LENGTH + 4),
+            )
+          : UNKNOWN;
       // Second 60, or 30 February.
       if (client < at - 1 && COMMON_TIME.test(line.slice(at, at + COMMON_TIME_LENGTH + 2)))
         reading = BAD_TIME;
@@ -34,6 +50,25 @@ export const access: TextFormat = {
     return reading;
   },
 };
+
+/** `start`: after the opening quote of the request. */
+function responseOf(line: string, start: number): RawResponse | undefined {
+  const end = closingQuote(line, start);
+  if (end === -1) return undefined;
+  const found = RESPONSE.exec(line.slice(end + 1, end + RESPONSE_LENGTH));
+  if (found === null) return undefined;
+  const [, status, bytesOut] = found;
+  return { status, bytesOut, url: requestUrl(line.slice(start, end)) };
+}
+
+/** A code and what was sent, up to a space or the end of the line. */
+const RESPONSE = /^ ([1-5]\d\d)(?![^\0- ])(?: (\d{1,13})(?![^\0- ]))?/;
+const RESPONSE_LENGTH = 24;
+
+/** The URL in a request line. */
+export function requestUrl(request: string): string | undefined {
+  return parseRequestLine(request.slice(0, REQUEST_LENGTH_MAX)).url;
+}
 
 /**
  * The request begins before this: servers accept headers of 8 KiB by default, and a line has at most two before it. Without
@@ -98,9 +133,31 @@ export const accessJson: JsonFormat = {
   },
   parse: (fields, { zone }) => {
     const time = firstTime(fields, TIMES, zone);
-    return time === null ? dropped('bad_time') : requestReading(time, hostOf(fields));
+    return time === null ? dropped('bad_time') : requestReading(time, hostOf(fields), jsonResponse(fields));
   },
 };
+
+/** Under the names of REQUEST_FIELDS, of nginx and of ECS. */
+function jsonResponse(fields: JsonObject): RawResponse {
+  const http = asObject(fields.http);
+  const [request, response] = [asObject(http?.request), asObject(http?.response)];
+  return {
+    status: firstValue(fields, STATUSES) ?? firstValue(response, ['status_code']),
+    upstream: firstValue(fields, ['upstream_status', 'OriginStatus']),
+    bytesIn: firstValue(fields, BYTES_IN) ?? firstValue(request, ['bytes']),
+    bytesOut: firstValue(fields, BYTES_OUT) ?? firstValue(response, ['bytes']),
+    url:
+      firstText(fields, PATHS) ??
+      firstText(asObject(fields.url), ['path']) ??
+      firstText(asObject(fields.request), ['uri']) ??
+      requestUrl(asText(fields.request)),
+  };
+}
+
+const STATUSES = ['status', 'response_code', 'DownstreamStatus', 'http.response.status_code'];
+const BYTES_IN = ['request_length', 'bytes_received', 'bytes_read', 'bytes_in', 'http.request.bytes'];
+const BYTES_OUT = ['body_bytes_sent', 'bytes_sent', 'size', 'bytes_out', 'http.response.bytes'];
+const PATHS = ['request_uri', 'uri', 'url', 'url.path', 'path', 'RequestPath'];
 
 /** Accepts `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}` too, as in ECS. */
 function hasRequestField(fields: JsonObject): boolean {

@@ -29,7 +29,10 @@ export const awsWaf: JsonFormat = {
     const request = asObject(fields.httpRequest);
     const headers = objectsOf(request?.headers);
     const host = headerOf(headers, 'host') || asText(request?.host) || undefined;
-    const record = requestRecord(time, host);
+    const record = requestRecord(time, host, {
+      status: asText(fields.responseCodeSent),
+      url: asText(request?.uri),
+    });
     const matches = matchesOf(fields);
     const evidence = judgeMatches(matches, fields);
     const decisive = evidence.find(({ category }) => category !== null);
@@ -192,7 +195,9 @@ export const awsAlb: TextFormat = {
     const url = method === '"-' && target.endsWith('-') ? target.slice(0, -1) : target;
     const [, id, domain, createdAt, actions = ''] = ALB_ACTIONS.exec(rest) ?? [];
     const time = parseTime(createdAt) ?? respondedAt;
-    const record = requestRecord(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain));
+    const [, , , , , , , , status, upstream, bytesIn, bytesOut] = fields;
+    const response = { status, upstream, bytesIn, bytesOut, url };
+    const record = requestRecord(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain), response);
     // `waf,forward`: AWS WAF let the request through. `waf` as the last action: it refused the request.
     if (!/(?:^|,)waf$/.test(actions)) return { kind: 'record', record };
     const details = attackDetails({
@@ -266,5 +271,10 @@ function cloudfrontRequest(column: (name: string) => string): Reading {
   if (time === null) return dropped('bad_time');
   // The visitor's Host header; cs(Host) is the name of the distribution.
   const host = [column('x-host-header'), column('cs(Host)')].find((name) => name !== '' && name !== '-');
-  return requestReading(time, host);
+  return requestReading(time, host, {
+    status: column('sc-status'),
+    bytesIn: column('cs-bytes'),
+    bytesOut: column('sc-bytes'),
+    url: column('cs-uri-stem'),
+  });
 }

@@ -16,7 +16,16 @@ import {
   requestReading,
   ruleMatch,
 } from './format.ts';
-import { asObject, asText, firstText, firstTime, type JsonObject, lowerText, objectsOf } from './json.ts';
+import {
+  asObject,
+  asText,
+  firstText,
+  firstTime,
+  firstValue,
+  type JsonObject,
+  lowerText,
+  objectsOf,
+} from './json.ts';
 import { crsRule, isCrsId, namedRule, setMatchedPart } from './rules.ts';
 
 const TIMES = ['time', 'timeStamp', 'timestamp', 'TimeGenerated'];
@@ -141,5 +150,11 @@ function accessRecord(properties: JsonObject, time: number): Reading {
   }
   const host =
     firstText(properties, ['originalHost', 'hostName', 'host']) ?? hostOfUrl(asText(properties.requestUri));
-  return requestReading(time, host);
+  return requestReading(time, host, {
+    status: firstValue(properties, ['httpStatusCode', 'httpStatus']),
+    upstream: 'serverStatus' in properties ? asText(properties.serverStatus) : undefined,
+    bytesIn: firstValue(properties, ['requestBytes', 'receivedBytes']),
+    bytesOut: firstValue(properties, ['responseBytes', 'sentBytes']),
+    url: asText(properties.requestUri),
+  });
 }

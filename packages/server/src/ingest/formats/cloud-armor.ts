@@ -39,9 +39,15 @@ export const cloudArmor: JsonFormat = {
       country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
     };
     const rules = matched.flatMap(({ policy }) => rulesOf(policy).map((rule) => withMatch(rule, policy)));
+    const response = {
+      status: asText(httpRequest?.status),
+      bytesIn: asText(httpRequest?.requestSize),
+      bytesOut: asText(httpRequest?.responseSize),
+      url,
+    };
     return {
       kind: 'transaction',
-      transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true },
+      transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true, response },
     };
   },
 };

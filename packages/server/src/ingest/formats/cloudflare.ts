@@ -39,7 +39,14 @@ export const cloudflare: JsonFormat = {
       details: detailsOf(fields, matches),
     };
     if (isEvent) return ruleMatch(transaction);
-    return { kind: 'transaction', transaction: { ...transaction, request: true } };
+    const response = {
+      status: asText(fields.EdgeResponseStatus),
+      upstream: 'OriginResponseStatus' in fields ? asText(fields.OriginResponseStatus) : undefined,
+      bytesIn: asText(fields.ClientRequestBytes),
+      bytesOut: asText(fields.EdgeResponseBytes),
+      url: firstText(fields, ['ClientRequestPath', 'ClientRequestURI']),
+    };
+    return { kind: 'transaction', transaction: { ...transaction, request: true, response } };
   },
 };
 

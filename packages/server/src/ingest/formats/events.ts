@@ -1,7 +1,7 @@
 /** wafstat's own event format, NDJSON: `{"time": .., "host": .., "request": true, "attack": "sqli", "count": 1}`. */
 import { attackDetails, type RawRule } from '../../attack-details.ts';
 import { type AttackDetails, EVENT_COUNT_MAX, ID_PATTERN, isCategory } from '../../event.ts';
-import { dropped, field, type JsonFormat } from './format.ts';
+import { dropped, field, type JsonFormat, type LogRecord, setResponse } from './format.ts';
 import { asObject, type JsonObject } from './json.ts';
 import { parseTime } from './timestamps.ts';
 
@@ -29,19 +29,24 @@ export const events: JsonFormat = {
     if (!request && isAbsent(attack)) return dropped('nothing_to_count');
     const details = detailsOf(fields);
     if (details === null) return dropped('bad_details');
-    return {
-      kind: 'record',
-      record: {
-        time,
-        host: host ?? undefined,
-        hostId: host_id ?? undefined,
-        request,
-        attack: attack ?? null,
-        count,
-        details: isAbsent(attack) ? undefined : details,
-        evidence: undefined,
-      },
+    const record: LogRecord = {
+      time,
+      host: host ?? undefined,
+      hostId: host_id ?? undefined,
+      request,
+      attack: attack ?? null,
+      count,
+      details: isAbsent(attack) ? undefined : details,
+      evidence: undefined,
     };
+    const { status, upstream_status: upstream, bytes_in: bytesIn, bytes_out: bytesOut, url } = fields;
+    if (![upstream, bytesIn, bytesOut].every(isNumberOrAbsent)) return dropped('bad_details');
+    if (request && ![status, upstream, bytesIn, bytesOut].every(isAbsent)) {
+      // Numbers, checked above and in `detailsOf`.
+      const numbers = { status, upstream, bytesIn, bytesOut } as Record<string, number | undefined>;
+      setResponse(record, { ...numbers, url: typeof url === 'string' ? url : undefined });
+    }
+    return { kind: 'record', record };
   },
 };
 
@@ -99,6 +104,10 @@ export function eventFields({ query, userAgent, ...details }: AttackDetails) {
 
 function isTextOrAbsent(value: unknown): value is string | null | undefined {
   return isAbsent(value) || typeof value === 'string';
+}
+
+function isNumberOrAbsent(value: unknown): boolean {
+  return isAbsent(value) || typeof value === 'number';
 }
 
 function isAbsent(value: unknown): value is null | undefined {

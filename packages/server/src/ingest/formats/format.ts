@@ -1,6 +1,14 @@
 /** What a log format is: a pure function from a line to a record, or to the reason why the line does not count. */
 import type { RawDetails } from '../../attack-details.ts';
-import type { AttackDetails, Category, DropReason, FlaggedRequest } from '../../event.ts';
+import {
+  type AttackDetails,
+  byteCount,
+  type Category,
+  type DropReason,
+  type FlaggedRequest,
+  PAGE_CODES,
+  responseCode,
+} from '../../event.ts';
 import type { Classification, Decision, Rule } from '../categories/classify.ts';
 import { asObject, type JsonObject } from './json.ts';
 import type { PatternFields } from './pattern.ts';
@@ -66,6 +74,13 @@ export interface LogRecord {
   details?: AttackDetails | undefined;
   /** As in Event. */
   flagged?: FlaggedRequest | undefined;
+  /** Requests only: as in Event. */
+  status?: number | undefined;
+  upstreamStatus?: number | undefined;
+  bytesIn?: number | undefined;
+  bytesOut?: number | undefined;
+  /** The path of a request with one of PAGE_CODES, as in the log. */
+  page?: string | undefined;
   /** Why the attack is in its category. */
   evidence?: readonly Classification[] | undefined;
   /** How the category was chosen, if rules were judged. */
@@ -108,8 +123,9 @@ export interface Transaction {
   rules: readonly Rule[];
   /** As in the log. `blocked: true` is evidence: the request counts as an attack even without rules. */
   details: RawDetails;
-  /** The log has a record of every request, so this also counts as a request. */
+  /** The log has a record of every request, so this also counts as a request, with this response. */
   request?: boolean;
+  response?: RawResponse;
 }
 
 /** One matched rule of a request. More may follow. */
@@ -162,12 +178,57 @@ export function dropped(reason: DropReason, time?: number): Reading {
   return { kind: 'dropped', reason, time };
 }
 
-export function requestRecord(time: number, host: string | undefined): LogRecord {
-  return { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: undefined };
+/** What a log says about the response to a request, as it spells it. */
+export interface RawResponse {
+  status?: string | number | undefined;
+  /** The code of the server behind the firewall. Undefined if the log does not have it; anything else is a code, or no response. */
+  upstream?: string | number | undefined;
+  bytesIn?: string | number | undefined;
+  bytesOut?: string | number | undefined;
+  /** A path or a URL. */
+  url?: string | undefined;
 }
 
-export function requestReading(time: number, host: string | undefined): Reading {
-  return { kind: 'record', record: requestRecord(time, host) };
+const NO_RESPONSE: RawResponse = {};
+
+export function requestRecord(time: number, host: string | undefined, response = NO_RESPONSE): LogRecord {
+  const record: LogRecord = {
+    time,
+    host,
+    hostId: undefined,
+    request: true,
+    attack: null,
+    count: 1,
+    evidence: undefined,
+  };
+  if (response !== NO_RESPONSE) setResponse(record, response);
+  return record;
+}
+
+/** Sets what the log says about the response. */
+export function setResponse(record: LogRecord, response: RawResponse): void {
+  const { upstream, url } = response;
+  record.status = responseCode(response.status);
+  // nginx lists all servers that it tried, the last one last.
+  if (upstream !== undefined)
+    record.upstreamStatus = responseCode(/\d{3}$/.exec(String(upstream).trimEnd())?.[0]) ?? 0;
+  record.bytesIn = byteCount(response.bytesIn);
+  record.bytesOut = byteCount(response.bytesOut);
+  if (record.status !== undefined && url !== undefined && PAGE_CODES.includes(record.status))
+    record.page = pageOf(url);
+}
+
+/** Longer than any path that is kept, in a request line. */
+export const REQUEST_LENGTH_MAX = 1_024;
+
+/** The start of a URL without its query. */
+export function pageOf(url: string): string | undefined {
+  const end = url.slice(0, REQUEST_LENGTH_MAX).search(/[?#]/);
+  return url.slice(0, end === -1 ? REQUEST_LENGTH_MAX : end) || undefined;
+}
+
+export function requestReading(time: number, host: string | undefined, response = NO_RESPONSE): Reading {
+  return { kind: 'record', record: requestRecord(time, host, response) };
 }
 
 /** A matched rule from a log without connections. Without an ID, no other line can belong to its request. */

@@ -24,7 +24,13 @@ export const iis: TextFormat = {
     const time = parseTime(`${column('date')}T${column('time')}Z`);
     // The site and the computer (s-sitename, s-computername) are no hosts.
     const host = [column('cs-host'), column('cs(Host)')].find((name) => name !== '-');
-    return time === null ? dropped('bad_time') : requestReading(time, host);
+    if (time === null) return dropped('bad_time');
+    return requestReading(time, host, {
+      status: column('sc-status'),
+      bytesIn: column('cs-bytes'),
+      bytesOut: column('sc-bytes'),
+      url: column('cs-uri-stem'),
+    });
   },
 };
 

@@ -169,6 +169,12 @@ export function firstText(fields: JsonObject | null, names: readonly string[]): 
   return undefined;
 }
 
+/** Like `firstText`, but accepts numbers. */
+export function firstValue(fields: JsonObject | null, names: readonly string[]): string | undefined {
+  const name = names.find((each) => asText(fields?.[each]) !== '');
+  return name === undefined ? undefined : asText(fields?.[name]);
+}
+
 /** The time in the first of these fields that has a value. */
 export function firstTime(fields: JsonObject, names: readonly string[], zone: LocalZone): number | null {
   const name = names.find((each) => asText(fields[each]) !== '');

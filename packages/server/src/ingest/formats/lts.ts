@@ -3,8 +3,8 @@ import { attackDetails } from '../../attack-details.ts';
 import { type AttackDetails, ID_PATTERN, isCategory, requestKey } from '../../event.ts';
 import { judgement } from '../categories/classify.ts';
 import { categoryOfName, LTS } from '../categories/vendor-tables.ts';
-import { dropped, field, type JsonFormat, type LogRecord } from './format.ts';
-import { asText, firstText, firstTime, type JsonObject } from './json.ts';
+import { dropped, field, type JsonFormat, type LogRecord, setResponse } from './format.ts';
+import { asText, firstText, firstTime, firstValue, type JsonObject } from './json.ts';
 
 const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
 
@@ -43,6 +43,15 @@ export const lts: JsonFormat = {
       ...(id !== '' && { flagged: { kind: 'lines', log: 'lts', ids: [requestKey(id)] } as const }),
       evidence: attack === null ? undefined : [judgement(rule, attack, `attack ${name.slice(0, 64)}`)],
     };
+    if (!isAttackLog) {
+      setResponse(record, {
+        status: firstValue(fields, ['response_code', 'status']),
+        upstream: 'upstream_status' in fields ? asText(fields.upstream_status) : undefined,
+        bytesIn: asText(fields.request_length),
+        bytesOut: firstValue(fields, ['body_bytes_sent', 'bytes_send']),
+        url: firstText(fields, ['url', 'uri']),
+      });
+    }
     return { kind: 'record', record };
   },
 };

@@ -131,6 +131,10 @@ function addLiteral(parts: PatternPart[], literal: string): void {
   else parts.push({ literal });
 }
 
+export const RESPONSE_FIELDS = ['status', 'upstream', 'bytesIn', 'bytesOut', 'url', 'request'] as const;
+export type ResponseField = (typeof RESPONSE_FIELDS)[number];
+type Responses = Partial<Record<ResponseField, readonly string[]>>;
+
 /** A variable of a pattern: what its value can be, and the text that follows it. */
 export interface Field {
   name: string;
@@ -138,6 +142,8 @@ export interface Field {
   time: TimeVariable | null;
   /** The lower the rank, the better the variable names the host; null if it does not. */
   hostRank: number | null;
+  /** What the variable says about the response. */
+  response: ResponseField | null;
   /** A character that ends the value and belongs to the next one. */
   until: string | null;
   literal: string;
@@ -147,7 +153,7 @@ export interface Field {
 export function fieldOf(server: PatternSyntax['server'], variable: PatternVariable): Field {
   const time = server === 'nginx' ? nginxTime(variable) : apacheTime(variable);
   const key = server === 'nginx' ? variable.name : apacheKey(variable);
-  const { hosts, numbers, words } = KINDS[server];
+  const { hosts, numbers, words, responses } = KINDS[server];
   const rank = hosts.indexOf(key);
   const kind = numbers.includes(key) ? 'number' : words.includes(key) ? 'word' : 'text';
   return {
@@ -155,6 +161,7 @@ export function fieldOf(server: PatternSyntax['server'], variable: PatternVariab
     kind: time === null ? kind : 'time',
     time,
     hostRank: rank === -1 ? null : rank,
+    response: RESPONSE_FIELDS.find((name) => responses[name]?.includes(key)) ?? null,
     until: null,
     literal: '',
   };
@@ -180,11 +187,26 @@ const KINDS = {
       'host server_name remote_addr realip_remote_addr proxy_protocol_addr server_addr scheme request_method ' +
         'request_id ssl_protocol ssl_cipher upstream_cache_status',
     ),
+    responses: {
+      status: ['status'],
+      upstream: ['upstream_status'],
+      bytesIn: ['request_length'],
+      bytesOut: words('body_bytes_sent bytes_sent'),
+      url: words('request_uri uri'),
+      request: ['request'],
+    } as Responses,
   },
   Apache: {
     hosts: ['i host', 'V', 'v'],
     numbers: words('s b B D T p P k O I S'),
     words: words('v h a A m X L'),
+    responses: {
+      status: ['s'],
+      bytesIn: ['I'],
+      bytesOut: words('b B O'),
+      url: ['U'],
+      request: ['r'],
+    } as Responses,
   },
 };
 

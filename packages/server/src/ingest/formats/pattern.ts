@@ -1,6 +1,14 @@
 /** Access lines in a format given as in the server's configuration (`--pattern`). See docs/decisions/0018. */
-import { type Context, dropped, type Reading, requestReading } from './format.ts';
-import { type Field, fieldOf, type PatternSyntax, parsePattern } from './pattern-syntax.ts';
+import { requestUrl } from './access.ts';
+import { type Context, dropped, type RawResponse, type Reading, requestReading } from './format.ts';
+import {
+  type Field,
+  fieldOf,
+  type PatternSyntax,
+  parsePattern,
+  RESPONSE_FIELDS,
+  type ResponseField,
+} from './pattern-syntax.ts';
 import { completeTime, readTime, type TimeVariable } from './pattern-time.ts';
 
 export interface Pattern {
@@ -74,6 +82,8 @@ class Matcher {
   /** Indexes of the fields that the record is built from. */
   readonly #times: readonly number[];
   readonly #hosts: readonly number[];
+  /** What the values of some fields are. */
+  readonly #responses: readonly (readonly [name: ResponseField, index: number])[];
   /** The last field that a line must have. */
   readonly #needed: number;
   /** Per field: where its value ends; -1 if unknown. This and the next are reused for each line. */
@@ -105,6 +115,10 @@ class Matcher {
     const rank = (i: number) => fields[i]?.hostRank ?? Number.POSITIVE_INFINITY;
     this.#times = indexes.filter((i) => fields[i]?.time?.moment === moment);
     this.#hosts = indexes.filter((i) => rank(i) < Number.POSITIVE_INFINITY).sort((a, b) => rank(a) - rank(b));
+    this.#responses = RESPONSE_FIELDS.flatMap((name) => {
+      const index = fields.findIndex(({ response }) => response === name);
+      return index === -1 ? [] : [[name, index] as const];
+    });
     this.#needed = Math.max(...this.#times, this.#hosts[0] ?? 0);
     this.#ends = new Int32Array(fields.length);
     this.#untried = new Int32Array(fields.length);
@@ -129,11 +143,16 @@ class Matcher {
     });
     const time = readTime(line, times, context);
     if (time === null) return dropped('bad_time');
-    for (const i of this.#hosts) {
-      const host = (ends[i] ?? -1) < 0 ? '' : this.#value(line, i, ends);
-      if (host !== '' && host !== '-') return requestReading(time, host);
-    }
-    return requestReading(time, undefined);
+    const textOf = (i: number) => ((ends[i] ?? -1) < 0 ? '' : this.#value(line, i, ends));
+    const host = this.#hosts.map(textOf).find((name) => name !== '' && name !== '-');
+    const { request, ...response } = Object.fromEntries(
+      this.#responses.map(([name, i]) => [name, textOf(i)]),
+    ) as RawResponse & { request?: string };
+    return requestReading(
+      time,
+      host,
+      request === undefined ? response : { url: requestUrl(request), ...response },
+    );
   }
 
   explain(line: string): PatternFields {
@@ -305,5 +324,6 @@ function join(last: Field, next: Field, fields: Field[]): void {
     );
   }
   last.name += next.name;
+  last.response = null;
   last.kind = 'text';
 }

@@ -33,7 +33,13 @@ export const envoy: JsonFormat = {
     const time = parseAnyTime(fields.start_time, zone);
     if (time === null) return dropped('bad_time');
     const host = firstText(fields, ['authority', ':authority', 'requested_server_name']);
-    return envoyRequest(requestRecord(time, host), asText(fields.response_flags), () => ({
+    const response = {
+      status: asText(fields.response_code),
+      bytesIn: asText(fields.bytes_received),
+      bytesOut: asText(fields.bytes_sent),
+      url: firstText(fields, ['path', 'x_envoy_original_path']),
+    };
+    return envoyRequest(requestRecord(time, host, response), asText(fields.response_flags), () => ({
       source: firstText(fields, ['downstream_remote_address']),
       id: firstText(fields, ['request_id']),
       method: firstText(fields, ['method']),
@@ -60,10 +66,14 @@ export const envoyText: TextFormat = {
     if (method === '"-' && protocol === '-"') return dropped('other_log_line');
     const startedAt = parseTime(time.slice(1, -1));
     if (startedAt === null) return dropped('bad_time');
-    const record = requestRecord(startedAt, envoyAuthority(line));
+    const [, bytesIn, bytesOut] = ENVOY_BYTES.exec(line) ?? [];
+    const record = requestRecord(startedAt, envoyAuthority(line), { status, bytesIn, bytesOut, url });
     return envoyRequest(record, flags, () => ({ method: method.slice(1), url, status }));
   },
 };
+
+/** After status and flags, and the details that Istio and newer releases have there. */
+const ENVOY_BYTES = /^\S+ "\S+ \S+ \S+ \d+ \S+ (?:\S+ \S+ "[^"]*" )?(\d+) (\d+) /;
 
 const ENVOY_START = /^\[\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z\] "/;
 
@@ -99,7 +109,14 @@ export const traefik: JsonFormat = {
     // RequestAddr is the host with its port.
     return time === null
       ? dropped('bad_time')
-      : requestReading(time, firstText(fields, ['RequestHost', 'RequestAddr']));
+      : requestReading(time, firstText(fields, ['RequestHost', 'RequestAddr']), {
+          status: asText(fields.DownstreamStatus),
+          // 0 if no server was asked.
+          upstream: 'OriginStatus' in fields ? asText(fields.OriginStatus) : undefined,
+          bytesIn: asText(fields.RequestContentSize),
+          bytesOut: asText(fields.DownstreamContentSize),
+          url: asText(fields.RequestPath),
+        });
   },
 };
 
@@ -145,7 +162,15 @@ export const haproxy: TextFormat = {
     if (local === null) return dropped(HAPROXY_TIME.test(`${fields[1]} `) ? 'bad_time' : 'unknown_format');
     // Lines about TCP connections and errors begin the same way.
     if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
-    return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
+    const rest = restAfter(line, fields);
+    return requestReading(zone.toUtc(local), haproxyHost(rest), {
+      status: fields[5],
+      // `<NOSRV>`: HAProxy responded itself.
+      upstream: fields[3]?.endsWith('/<NOSRV>') ? '-' : undefined,
+      // With `option logasap`, a plus sign precedes what was sent until then.
+      bytesOut: fields[6],
+      url: haproxyTarget(rest),
+    });
   },
 };
 
@@ -156,11 +181,16 @@ const STATUS = /^(?:\d{3}|-1)$/;
 
 /** In captured text, HAProxy writes quotes, braces and bars as `#22`, `#7B`, `#7D` and `#7C`. */
 function haproxyHost(rest: string): string | undefined {
-  const quote = rest.indexOf('"');
-  const requestEnd = rest.indexOf('"', quote + 1);
-  const [, target = ''] = quote === -1 ? [] : rest.slice(quote + 1, requestEnd).split(' ', 2);
+  const requestEnd = rest.indexOf('"', rest.indexOf('"') + 1);
   // HTTP/2 requests have the whole URL.
-  return hostOfUrl(target) ?? capturedHost(rest) ?? serverName(rest.slice(requestEnd + 1));
+  return hostOfUrl(haproxyTarget(rest)) ?? capturedHost(rest) ?? serverName(rest.slice(requestEnd + 1));
+}
+
+function haproxyTarget(rest: string): string {
+  const quote = rest.indexOf('"');
+  const [, target = ''] =
+    quote === -1 ? [] : rest.slice(quote + 1, rest.indexOf('"', quote + 1)).split(' ', 2);
+  return target;
 }
 
 /** The first captured header, if it looks like a host: the line does not name the header. */
@@ -191,7 +221,9 @@ export const zoraxy: TextFormat = {
     const [, host] = / \[origin:(\S{0,260}?)\] \[client/.exec(line) ?? [];
     if (host === undefined) return dropped('other_log_line');
     const time = parseLocalTime(text, zone);
-    return time === null ? dropped('bad_time') : requestReading(time, host || undefined);
+    if (time === null) return dropped('bad_time');
+    const [, url, status] = / (\S{1,1024}) (\d{3})$/.exec(line.slice(-1_040)) ?? [];
+    return requestReading(time, host || undefined, { status, url });
   },
 };
 

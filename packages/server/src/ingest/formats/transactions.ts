@@ -34,6 +34,7 @@ import {
   type Parsed,
   type RuleMatch,
   requestRecord,
+  setResponse,
   type Transaction,
 } from './format.ts';
 
@@ -84,7 +85,7 @@ export class Transactions {
 
   /** Adds a request with a complete record. */
   addComplete(format: LogFormat, transaction: Transaction): Parsed {
-    const { time, host, rules, request = false, details: raw } = transaction;
+    const { time, host, rules, request = false, response, details: raw } = transaction;
     const id = shortened(transaction.id);
     // The error log may have more rules: an audit log can be configured without them.
     const open = this.#openWithId(id);
@@ -103,6 +104,7 @@ export class Transactions {
     if (!request) return parsed;
     const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
     record.request = true;
+    if (response !== undefined) setResponse(record, response);
     record.evidence = judgements;
     return { kind: 'record', record, format };
   }

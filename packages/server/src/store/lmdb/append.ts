@@ -1,7 +1,7 @@
 /** The write side: one group of batches in one transaction. */
 import type { Event } from '../../event.ts';
 import { fromLinkRecord, isStart, startWith, toLinkRecord } from '../batches.ts';
-import { type Additions, additionsOf, mergeCells, peaksOf, seriesTotals, sumCells } from '../cells.ts';
+import { type Additions, additionsOf, mergeCells, peaksOf, seriesTotals } from '../cells.ts';
 import {
   type BatchDecision,
   type CountedBatch,
@@ -18,7 +18,7 @@ import {
   type RequestRecord,
 } from '../flagged-requests.ts';
 import { derivedId } from '../ids.ts';
-import { addToLevel, packEvent } from '../minutes.ts';
+import { addToLevel, MinuteCells, minuteOf } from '../minutes.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { finish } from '../slices.ts';
@@ -143,7 +143,12 @@ function* openGroup(
   const counts = new GroupCounts();
   const lists = new GroupTopLists(schema, project.record);
   const attacks = new GroupAttacks();
-  for (const { events } of decision.counted) {
+  const hostOf = (id: string | null) => {
+    const scope = id === null ? null : project.scopeOf(id);
+    return id === null || scope === null ? null : { id, scope };
+  };
+  for (const { batch, events } of decision.counted) {
+    for (const pages of batch.pages ?? []) lists.addPages(pages, hostOf(pages.hostId));
     for (const [i, event] of events.entries()) {
       if (i % EVENTS_PER_STEP === EVENTS_PER_STEP - 1) yield;
       const { time, attack, details, hostId, count } = event;
@@ -410,20 +415,23 @@ type Counters = { level: Level; records: Map<number, Map<number, number>> }[];
 
 /** Sums the events of a group into additions to records: at every level, for their host and for their project. */
 class GroupCounts {
-  /** Packed cells (packCell) by minute and scope, in order of arrival. */
-  readonly #minutes = new Map<number, number[]>();
+  /** By minute and scope. */
+  readonly #minutes = new Map<number, MinuteCells>();
 
   add(event: Event, project: number, host: number | null): void {
-    packEvent(event, (minute, packed) => {
-      this.#list(minute * SCOPES_MAX + project).push(packed);
-      if (host !== null) this.#list(minute * SCOPES_MAX + host).push(packed);
-    });
+    if (!event.request && event.attack === null) return;
+    const minute = minuteOf(event) * SCOPES_MAX;
+    this.#cells(minute + project).add(event);
+    if (host !== null) this.#cells(minute + host).add(event);
   }
 
-  #list(key: number): number[] {
-    const list = this.#minutes.get(key) ?? [];
-    if (list.length === 0) this.#minutes.set(key, list);
-    return list;
+  #cells(key: number): MinuteCells {
+    let cells = this.#minutes.get(key);
+    if (cells === undefined) {
+      cells = new MinuteCells();
+      this.#minutes.set(key, cells);
+    }
+    return cells;
   }
 
   /** Passes the changed records to `put`, first exact ones, then counters by level. In key order, which is the fastest for the B-tree. */
@@ -439,8 +447,8 @@ class GroupCounts {
       put('cells', cellsKey(level, chunk, scope, key), value);
     };
     const counters: Counters = COUNTERS.map((level) => ({ level, records: new Map() }));
-    for (const minute of [...this.#minutes.keys()].sort((a, b) => a - b)) {
-      const record = recordOf(EXACT.id, minute, sumCells(this.#minutes.get(minute) ?? []));
+    for (const [minute, cells] of [...this.#minutes].sort(([a], [b]) => a - b)) {
+      const record = recordOf(EXACT.id, minute, cells.sum());
       merge(record);
       // The merge of counters keeps the larger peak.
       addToCounters(counters, record, [...seriesTotals(record), ...peaksOf(writer.bytes())]);

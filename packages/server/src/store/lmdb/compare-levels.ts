@@ -3,7 +3,7 @@
  * a chunk at a time, to bound the memory.
  */
 
-import { cellCode, cellOf, FIRST_PEAK, peaksOf, readCells, seriesOf } from '../cells.ts';
+import { cellCode, cellOf, isPeak, peaksOf, readCells, seriesOf } from '../cells.ts';
 import type { Level } from '../plan.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, COUNTERS, cellsKey, EXACT, LEVELS, type Schema } from './schema.ts';
@@ -99,9 +99,10 @@ function compareScopes(
       for (const [fineCode, count] of sections === null ? [] : readCells(sections)) {
         const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
         const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
-        const code = cellCode(seriesOf(fineCode), cell);
+        const series = seriesOf(fineCode);
+        const code = cellCode(series, cell);
         const known = one.sums.get(code) ?? 0;
-        one.sums.set(code, isPeak(code) ? Math.max(known, count) : known + count);
+        one.sums.set(code, isPeak(series) ? Math.max(known, count) : known + count);
       }
       if (fine.id !== EXACT.id || sections === null) continue;
       const minute = fineChunk - chunk * ratio;
@@ -109,10 +110,6 @@ function compareScopes(
     }
   }
   return [...found.values()].sort((a, b) => a.scope - b.scope);
-}
-
-export function isPeak(code: number): boolean {
-  return seriesOf(code) >= FIRST_PEAK;
 }
 
 /** Cells before the horizon do not count, and the finer level may have been freed there. */

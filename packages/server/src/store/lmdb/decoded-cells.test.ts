@@ -34,14 +34,14 @@ test('running totals and a list of a record count the same as its cells, for any
         const record = mergeCells(undefined, additions(all), new RecordWriter());
         const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
         const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
-        accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
+        accumulate(record, runs, Int16Array.from(rows), 1_000, plain);
         const cells = new Float64Array(3 * (SIZE + 1));
-        addCells(record, Int8Array.from(rows), SIZE, cells);
+        addCells(record, Int16Array.from(rows), SIZE, cells);
         accumulateTotals(toRunningTotals(cells, 3, SIZE), SIZE, runs, 1_000, fast);
         // As text: comparing long arrays takes most of the time.
         expect(fast.join()).toBe(plain.join());
         const list: number[] = [];
-        listCells(record, Int8Array.from(rows), list);
+        listCells(record, Int16Array.from(rows), list);
         accumulateList(compact(list), runs, 1_000, fast.fill(0));
         expect(fast.join()).toBe(plain.join());
       },

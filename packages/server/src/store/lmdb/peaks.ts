@@ -22,12 +22,12 @@ type PeakFinder = (
 ) => Promise<Float64Array[]>;
 
 /** Rows of a decoded record: peaks by group, then counts by group. */
-const DECODED_ROWS = new Int8Array(FIRST_PEAK + GROUPS.length).fill(-1);
-for (const [series, row] of GROUP_ROWS.entries()) DECODED_ROWS[series] = GROUPS.length + row;
+const DECODED_ROWS = new Int16Array(FIRST_PEAK + GROUPS.length).fill(-1);
+for (const [series, row] of GROUP_ROWS.entries()) if (row >= 0) DECODED_ROWS[series] = GROUPS.length + row;
 for (const group of GROUPS.keys()) DECODED_ROWS[FIRST_PEAK + group] = group;
 
 /** Requests and attacks in one row. */
-const COUNTED = new Int8Array(GROUP_ROWS.length);
+const COUNTED = new Int16Array(GROUP_ROWS.length);
 
 /** The record that was decoded last. No chunk has more cells than one of hours. */
 const DECODED = new Float64Array(2 * GROUPS.length * COUNTERS[0].cellsPerChunk);

@@ -4,7 +4,7 @@
  */
 import { tryTo } from '../../lmdb/commit.ts';
 import { commitSync } from '../../lmdb/files.ts';
-import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, seriesOf } from '../cells.ts';
+import { additionsOf, cellCode, cellOf, isPeak, mergeCells, peaksOf, seriesOf } from '../cells.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import {
   brokenHosts,
@@ -22,7 +22,6 @@ import {
   compareChunk,
   differingCells,
   isComparable,
-  isPeak,
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
@@ -206,7 +205,7 @@ class Repair {
       for (const [code, count] of stored) {
         const minute = chunk * pair.ratio + cellOf(code);
         const isDue = isComparable(code, pair, chunk, horizon);
-        if (isPeak(code) || intact.has(minute) || (!isDue && !damaged.has(minute))) continue;
+        if (isPeak(seriesOf(code)) || intact.has(minute) || (!isDue && !damaged.has(minute))) continue;
         const cells: Cells = minutes.get(minute) ?? new Map();
         cells.set(cellCode(seriesOf(code), 0), count);
         minutes.set(minute, cells);

@@ -1,7 +1,15 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
 import { isDeletedHost } from '../ids.ts';
-import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
+import {
+  coveredHours,
+  type ErrorPages,
+  HOUR_MS,
+  StoreDamaged,
+  type TopList,
+  type TopQuery,
+  type TopSlice,
+} from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -96,6 +104,12 @@ export class GroupTopLists {
     if (Math.floor(attack.time / HOUR_MS) * HOUR_MS < this.#before) return;
     if (host !== null) this.#scopes.set(host.id, host.scope);
     this.#additions.add(attack, count, host?.id ?? null);
+  }
+
+  addPages(pages: ErrorPages, host: { id: string; scope: number } | null): void {
+    if (pages.hour * HOUR_MS < this.#before) return;
+    if (host !== null) this.#scopes.set(host.id, host.scope);
+    this.#additions.addPages(pages, host?.id ?? null);
   }
 
   /** Passes the changed records to `put`, hour by hour. The transaction of the counters, which writes them, counts the change. */

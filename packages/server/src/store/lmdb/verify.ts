@@ -1,11 +1,10 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 
 import { inspect } from 'node:util';
-import { OVERVIEW_GROUPS } from '../../event.ts';
 import { tryTo } from '../../lmdb/commit.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
+import { cellOf, isPeak, readCells, seriesName, seriesOf } from '../cells.ts';
 import type { Level } from '../plan.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
 import {
@@ -23,7 +22,6 @@ import {
   coarseChunks,
   compareChunk,
   differingCells,
-  isPeak,
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
@@ -230,7 +228,7 @@ class Verification {
         differences.set(owner.projectScope, rest);
         const sign = owner.host === undefined ? 1 : -1;
         for (const [code, count] of readCells(sections)) {
-          if (!isPeak(code)) rest.set(code, (rest.get(code) ?? 0) + sign * count);
+          if (!isPeak(seriesOf(code))) rest.set(code, (rest.get(code) ?? 0) + sign * count);
         }
       }
       for (const [scope, rest] of differences) {
@@ -276,13 +274,6 @@ export function location(owners: Owners, level: Level, chunk: number, scope: num
   const { projectScope: _, ...owner }: Partial<Owner> = owners.get(scope) ?? {};
   const key = `level ${id}, chunk ${chunk}, scope ${scope}`;
   return { table: 'cells', key, ...owner, from: first * cellMs, to: end * cellMs };
-}
-
-function seriesName(series: number): string {
-  if (series >= FIRST_PEAK) return `peak of ${Object.keys(OVERVIEW_GROUPS)[series - FIRST_PEAK]}`;
-  const { attack, blocked } = describeSeries(series) ?? {};
-  if (attack === undefined) return `series ${series}`;
-  return attack === null ? 'requests' : blocked ? `blocked ${attack}` : attack;
 }
 
 export function keyText(key: unknown): string {

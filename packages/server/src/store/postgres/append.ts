@@ -7,13 +7,13 @@ import {
   additionsOf,
   cellCode,
   cellOf,
+  FIRST_BLOCKED,
   mergeCells,
   seriesOf,
   seriesTotals,
-  sumCells,
 } from '../cells.ts';
 import { type Decision, decide } from '../decide.ts';
-import { addToLevel, packEvent, WITHOUT_HOST } from '../minutes.ts';
+import { addToLevel, MinuteCells, minuteOf, WITHOUT_HOST } from '../minutes.ts';
 import type { Level } from '../plan.ts';
 import { RecordWriter } from '../record-bytes.ts';
 import { Slices } from '../slices.ts';
@@ -32,7 +32,7 @@ import {
 import { JoinedRecords } from './joined-records.ts';
 import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { writeSegment } from './segments.ts';
-import { addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
+import { addPages, addTopAdditions, mergeTopLists, readTopLists, writeTopLists } from './top-lists.ts';
 
 const MINUTE_MS = EXACT.cellsPerChunk;
 
@@ -44,7 +44,7 @@ export async function appendGroup(
   limits: AppendLimits,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
-  const counted = await new Slices().run(sumGroup(batches.flatMap(({ events }) => events)));
+  const counted = await new Slices().run(sumGroup(batches.map(({ events, pages }) => ({ events, pages }))));
   return inPartitions(
     database,
     ['segments', 'rollups', 'top_lists', 'attacks'],
@@ -77,7 +77,7 @@ async function appendLocked(
       : await computeIn(
           run,
           sumGroup(
-            decision.counted.flatMap(({ events }) => events),
+            decision.counted.map(({ batch, events }) => ({ events, pages: batch.pages })),
             known.hosts,
           ),
         );
@@ -128,26 +128,28 @@ const ITEMS_PER_STEP = 200;
 
 /** `known`: the hosts that are registered, if some may not be. */
 function* sumGroup(
-  events: readonly Event[],
+  batches: readonly Pick<Batch, 'events' | 'pages'>[],
   known?: ReadonlyMap<string, number>,
 ): Generator<void, GroupCounts> {
+  const events: readonly Event[] = batches.flatMap((batch) => batch.events);
   const topLists = new TopAdditions();
+  addPages(topLists, batches, known);
   const attacks = new AttackAdditions();
   const hosts = new Set<string>();
-  const packed = new Map<number, Map<string, number[]>>();
+  const packed = new Map<number, Map<string, MinuteCells>>();
   for (let i = 0; i < events.length; i += ITEMS_PER_STEP) {
     const some = events.slice(i, i + ITEMS_PER_STEP);
     for (const event of some) {
       // Also of an event that counts nothing: the result says whether its host is known.
       if (event.hostId !== null) hosts.add(event.hostId);
-      packEvent(event, (minute, cell) => {
-        const cellsByHost = packed.get(minute) ?? new Map<string, number[]>();
-        packed.set(minute, cellsByHost);
-        const host = event.hostId ?? WITHOUT_HOST;
-        const cells = cellsByHost.get(host);
-        if (cells === undefined) cellsByHost.set(host, [cell]);
-        else cells.push(cell);
-      });
+      if (!event.request && event.attack === null) continue;
+      const minute = minuteOf(event);
+      const cellsByHost = packed.get(minute) ?? new Map<string, MinuteCells>();
+      packed.set(minute, cellsByHost);
+      const host = event.hostId ?? WITHOUT_HOST;
+      const cells = cellsByHost.get(host) ?? new MinuteCells();
+      cellsByHost.set(host, cells);
+      cells.add(event);
     }
     addTopAdditions(topLists, some, known);
     addAttacks(attacks, some, known);
@@ -160,7 +162,7 @@ function* sumGroup(
     const additionsByHost = new Map<string, Additions>();
     minutes.set(minute, additionsByHost);
     for (const [host, cells] of cellsByHost) {
-      const additions = sumCells(cells);
+      const additions = cells.sum();
       additionsByHost.set(host, additions);
       const totals = seriesTotals(additions);
       if (host !== WHOLE_PROJECT) {
@@ -205,10 +207,11 @@ function addToRollups(
   }
 }
 
-/** Adds exact cells to the seconds of the project. */
+/** Adds what has peaks to the seconds of the project. */
 function addToSeconds(sums: RollupSums, minute: number, { codes, counts }: Additions): void {
   const cells = cellsOf(sums, SECONDS, minute, WHOLE_PROJECT);
   for (const [i, code] of codes.entries()) {
+    if (seriesOf(code) >= FIRST_BLOCKED) break;
     const second = cellCode(seriesOf(code), Math.floor(cellOf(code) / SECONDS.cellMs));
     cells.set(second, (cells.get(second) ?? 0) + (counts[i] ?? 0));
   }

@@ -22,7 +22,7 @@ import { areTablesDistributed, createWorkerProbe, type Distributed, distributeTa
 import { dumpEvents } from './dump.ts';
 import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
-import { prune, pruneExamples } from './prune.ts';
+import { free, moveHorizon, pruneExamples } from './prune.ts';
 import { recordMethods } from './records.ts';
 import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
 import { pruneTopLists, topListMethods } from './top-lists.ts';
@@ -138,11 +138,12 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     prune: (before, limits = {}) =>
       available(async () => {
         const { topListsBefore = before, stop } = limits;
+        const { freed, listsBefore } = await moveHorizon(database, before, limits);
         await pruneExamples(database, topListsBefore, stop);
         // Deletes rows first: a backup can delay the dropping of partitions for hours.
-        const listsBefore = await pruneTopLists(database, topListsBefore, stop);
+        await pruneTopLists(database, listsBefore, stop);
         await deleteAttacks(database, Math.ceil(listsBefore / HOUR_MS), { stop });
-        await prune(database, before, limits);
+        await free(database, freed, stop);
         await dropPartitions(database, ['top_lists', 'attacks'], listsBefore, stop);
       }),
 

@@ -3,26 +3,33 @@
 import { columnsOf, type Database } from '../../postgres/database.ts';
 import { dayOf } from '../batches.ts';
 import { withoutOldExamples } from '../sources.ts';
-import type { PruneOptions, Retention, RetentionNote, Source } from '../store.ts';
+import { HOUR_MS, type PruneOptions, type Retention, type RetentionNote, type Source } from '../store.ts';
 import { changeAllVersions, deleteRequests, lockProject } from './coordination.ts';
 import { dropPartitions } from './schema.ts';
 
 const BATCHES_PER_STEP = 2_000;
 
-export async function prune(
+/** One statement: queries see all of it or nothing. What is freed afterwards, they no longer see. */
+export async function moveHorizon(
   database: Database,
   before: number,
-  { freeBefore = before, expectedHorizon, stop }: PruneOptions,
-): Promise<void> {
-  const [row] = await database.run<{ freed: number }>(
+  { freeBefore = before, topListsBefore = before, expectedHorizon }: PruneOptions,
+): Promise<{ freed: number; listsBefore: number }> {
+  const [row] = await database.run<{ freed: number; lists: number }>(
     `UPDATE retention SET
        horizon = CASE WHEN horizon <> $3 THEN horizon ELSE greatest(horizon, $1) END,
        freed_before = CASE WHEN horizon <> $3 THEN freed_before
-         ELSE greatest(freed_before, least($2, greatest(horizon, $1))) END
-     RETURNING freed_before AS freed`,
-    [before, freeBefore, expectedHorizon ?? null],
+         ELSE greatest(freed_before, least($2, greatest(horizon, $1))) END,
+       top_lists_before = greatest(top_lists_before, $4)
+     RETURNING freed_before AS freed, greatest(top_lists_before, freed_before) AS lists`,
+    // Rounded to hours, so that versions do not change more often.
+    [before, freeBefore, expectedHorizon ?? null, Math.ceil(topListsBefore / HOUR_MS) * HOUR_MS],
   );
-  const freed = row?.freed ?? 0;
+  return { freed: row?.freed ?? 0, listsBefore: row?.lists ?? 0 };
+}
+
+/** Frees counts, and deletes old batches. */
+export async function free(database: Database, freed: number, stop: AbortSignal | undefined): Promise<void> {
   await deleteRequests(database, freed, { stop });
   await dropPartitions(database, ['segments', 'rollups'], freed, stop);
   const day = dayOf(freed);

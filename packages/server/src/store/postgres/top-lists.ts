@@ -3,7 +3,15 @@ import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
 import { columnsOf, type Database, type Row, type Run } from '../../postgres/database.ts';
 import { WITHOUT_HOST } from '../minutes.ts';
-import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice, type Transfer } from '../store.ts';
+import {
+  type Batch,
+  coveredHours,
+  HOUR_MS,
+  type Store,
+  type TopQuery,
+  type TopSlice,
+  type Transfer,
+} from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -57,6 +65,18 @@ export function addTopAdditions(
     if (attack === null || details === undefined) continue;
     const isKnown = hostId !== null && (known === undefined || known.has(hostId));
     additions.add({ time, attack, details }, count, isKnown ? hostId : null);
+  }
+}
+
+/** `known`: as above. */
+export function addPages(
+  additions: TopAdditions,
+  batches: readonly Pick<Batch, 'pages'>[],
+  known?: ReadonlyMap<string, number>,
+): void {
+  for (const pages of batches.flatMap((batch) => batch.pages ?? [])) {
+    const isKnown = pages.hostId !== null && (known === undefined || known.has(pages.hostId));
+    additions.addPages(pages, isKnown ? pages.hostId : null);
   }
 }
 
@@ -281,15 +301,8 @@ export async function pruneTopLists(
   database: Database,
   before: number,
   stop: AbortSignal | undefined,
-): Promise<number> {
-  const [row] = await database.run<{ before: number; freed: number }>(
-    `UPDATE retention SET top_lists_before = greatest(top_lists_before, $1)
-     RETURNING top_lists_before AS before, freed_before AS freed`,
-    // Rounded to hours, so that versions do not change more often.
-    [Math.ceil(before / HOUR_MS) * HOUR_MS],
-  );
-  const limit = Math.max(row?.before ?? 0, row?.freed ?? 0);
-  const end = Math.ceil(limit / HOUR_MS);
+): Promise<void> {
+  const end = Math.ceil(before / HOUR_MS);
   const old = await database.run<{ project: string }>(
     `SELECT p.project FROM projects p
      WHERE EXISTS (SELECT FROM top_lists t WHERE t.project = p.project AND t.hour < $1)`,
@@ -298,7 +311,6 @@ export async function pruneTopLists(
   for (const { project } of old) {
     for (let isDone = false; !isDone && !stop?.aborted; ) isDone = await deleteSome(database, project, end);
   }
-  return limit;
 }
 
 async function deleteDetails(database: Database, project: string): Promise<void> {

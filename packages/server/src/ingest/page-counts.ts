@@ -1,0 +1,97 @@
+/**
+ * The most frequent paths of requests with an error, in one batch: few enough that any number of distinct paths costs little.
+ * As in Misra and Gries: if there are too many paths, all lose the count of the first one that goes.
+ */
+import { attackDetails } from '../attack-details.ts';
+import { PAGE_CODES, topUrl } from '../event.ts';
+import { type ErrorPages, HOUR_MS, PAGE_KEYS_MAX } from '../store/store.ts';
+
+/** Paths that are counted before the least frequent ones go. */
+const PATHS_MAX = 16 * PAGE_KEYS_MAX;
+
+/** The paths of one hour, host and code. */
+interface Paths {
+  hour: number;
+  host: string | undefined;
+  hostId: string | undefined;
+  code: number;
+  counts: Map<string, number>;
+  /** The requests that are not in `counts`, and how many of them a path has at most. */
+  lost: number;
+  error: number;
+}
+
+/** By hour, host and code. */
+export type PathLists = Map<string, Paths>;
+
+interface Page {
+  time: number;
+  host?: string | undefined;
+  hostId?: string | undefined;
+  status: number;
+  page: string;
+  count: number;
+}
+
+export class PageCounts {
+  /** Plain data. */
+  readonly lists: PathLists;
+  /** Consecutive lines often have the same list. */
+  #last: Paths | undefined;
+
+  constructor(lists: PathLists = new Map()) {
+    this.lists = lists;
+  }
+
+  add({ time, host, hostId, status, page, count }: Page): void {
+    const hour = Math.floor(time / HOUR_MS);
+    const last = this.#last;
+    const isSame =
+      last?.hour === hour && last.code === status && last.host === host && last.hostId === hostId;
+    const list = isSame ? last : this.#open(hour, host, hostId, status);
+    this.#last = list;
+    const { counts } = list;
+    counts.set(page, (counts.get(page) ?? 0) + count);
+    if (counts.size > PATHS_MAX) shrink(list);
+  }
+
+  #open(hour: number, host: string | undefined, hostId: string | undefined, code: number): Paths {
+    const key = `${hour} ${code} ${hostId === undefined ? '' : `#${hostId}`} ${host ?? ''}`;
+    let list = this.lists.get(key);
+    if (list === undefined) {
+      list = { hour, host, hostId, code, counts: new Map(), lost: 0, error: 0 };
+      this.lists.set(key, list);
+    }
+    return list;
+  }
+
+  /** `idOf`: the ID of a host by its name; null if it is not registered. */
+  pages(idOf: (host: string) => string | null): ErrorPages[] {
+    return Array.from(this.lists.values(), (list) => {
+      if (list.counts.size > PAGE_KEYS_MAX) shrink(list);
+      const { hour, host, code, counts, lost, error } = list;
+      const hostId = list.hostId ?? (host === undefined ? null : idOf(host));
+      const paths = new Map<string, number>();
+      let others = lost;
+      for (const [page, count] of counts) {
+        const { url } = attackDetails({ url: page }) ?? {};
+        if (url === undefined) others += count;
+        else paths.set(topUrl(url), (paths.get(topUrl(url)) ?? 0) + count);
+      }
+      return { hour, hostId, code: PAGE_CODES.indexOf(code), paths, lost: others, error };
+    });
+  }
+}
+
+/** Leaves at most PAGE_KEYS_MAX paths. */
+function shrink(list: Paths): void {
+  const sorted = Float64Array.from(list.counts.values()).sort();
+  const least = sorted[sorted.length - 1 - PAGE_KEYS_MAX] ?? 0;
+  const kept = new Map<string, number>();
+  for (const [page, count] of list.counts) {
+    list.lost += Math.min(count, least);
+    if (count > least) kept.set(page, count - least);
+  }
+  list.error += least;
+  list.counts = kept;
+}
