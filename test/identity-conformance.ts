@@ -134,6 +134,32 @@ export function identityConformance(
       await other.close();
     });
 
+    test('annotations belong to a project, in every store, and are deleted with it', async () => {
+      const { store, audit, another } = await start();
+      const other = await another();
+      await store.change((write) => {
+        for (const id of ['1', '2']) write.put('project', project(id));
+      });
+      const administration = administrationOf(store, audit);
+      const given = { time: NOW, text: 'release 4.2', link: 'https://git.example/4.2' };
+      const first = await administration.addAnnotation('p1', given);
+      const later = await administration.addAnnotation('p1', { ...given, time: NOW + 1, link: null });
+      const kept = await administration.addAnnotation('p2', given);
+      await other.refresh();
+      const changes = other.changes();
+      expect(administrationOf(other, audit).annotationsOf('p1')).toEqual([later, first]);
+      await expect(administration.removeAnnotation('p2', first.id)).rejects.toThrow('unknown annotation');
+      await administration.removeAnnotation('p1', first.id);
+      await other.refresh();
+      expect([other.annotationsOf('p1'), other.changes()]).toEqual([[later], changes]);
+      await administration.removeProject('p1', { deleteDetails: async () => {} }, { confirm: 'project 1' });
+      await other.refresh();
+      expect([...other.records()].filter(({ kind }) => kind === 'annotation')).toEqual([
+        { kind: 'annotation', id: kept.id, value: kept },
+      ]);
+      await other.close();
+    });
+
     test('refresh tells whether another process has changed something, and shows it', async () => {
       const { store, another } = await start();
       const other = await another();

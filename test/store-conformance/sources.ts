@@ -36,6 +36,8 @@ export function sourceTests({ fresh }: Suite): void {
       examples: { bad_time: { text: 'two', time: NOW } },
       first_seen: NOW - 9,
       last_seen: NOW - 5,
+      last_batch: NOW,
+      usual_gap_ms: 0,
     });
     expect(await store.sources('q')).toEqual([]);
     const withoutHosts = [empty, test].map((source) => {

@@ -114,6 +114,12 @@ export interface Client {
   deleteAlert(id: string, options?: CallOptions): Promise<void>;
   /** The incidents of all alerts, newest first. */
   incidents(query?: ListQuery): Promise<List<Incident>>;
+  /** The annotations of a range, by default all, newest first. Texts come from people: escape them before you display them. */
+  annotations(query?: AnnotationsQuery): Promise<List<Annotation>>;
+  /** Adds an annotation, by default now. Needs the role `ingest` or `admin`. */
+  addAnnotation(annotation: NewAnnotation, options?: CallOptions): Promise<Annotation>;
+  /** Deletes an annotation, by ID. Needs the role `admin`. */
+  deleteAnnotation(id: string, options?: CallOptions): Promise<void>;
   /**
    * Pushes log lines. Resolves when they are durable. Text, bytes, and a function that opens a stream are retried, and
    * count once because of the idempotency key. A stream itself can be read only once, so it is not retried.
@@ -245,6 +251,12 @@ export interface ListQuery extends CallOptions {
   offset?: number | undefined;
   /** Number of items per page, 1 to 1,000. @default 1_000 */
   limit?: number | undefined;
+}
+
+export interface AnnotationsQuery extends CallOptions {
+  from?: number | undefined;
+  /** Exclusive. */
+  to?: number | undefined;
 }
 
 export interface HostsQuery extends CallOptions {
@@ -640,6 +652,23 @@ export interface Incident {
   }[];
 }
 
+export interface NewAnnotation {
+  /** 1 to 200 characters. */
+  text: string;
+  /** Milliseconds since the epoch. @default now */
+  time?: number | undefined;
+  /** An `http` or `https` URL. */
+  link?: string | undefined;
+}
+
+/** What happened at a time, such as a release: a line in the charts of the console. */
+export interface Annotation {
+  id: string;
+  time: number;
+  text: string;
+  link: string | null;
+}
+
 const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
@@ -704,6 +733,36 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
         signal: options.signal,
       },
       form,
+    );
+  }
+
+  function post<T>(path: string, form: Form<T>, body: object, options: CallOptions): Promise<T> {
+    return requestJson(
+      {
+        method: 'POST',
+        url: `${url}/v1/${project}${path}`,
+        headers: { Accept: 'application/json', 'Content-Type': 'application/json' },
+        body: JSON.stringify(body),
+        isRepeatable: false,
+        timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+        signal: options.signal,
+      },
+      form,
+    );
+  }
+
+  /** The response has no body. */
+  async function remove(path: string, options: CallOptions): Promise<void> {
+    await call(
+      {
+        method: 'DELETE',
+        url: `${url}/v1/${project}${path}`,
+        headers: {},
+        isRepeatable: true,
+        timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
+        signal: options.signal,
+      },
+      transport,
     );
   }
 
@@ -835,36 +894,19 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     deleteEvents: async (filter) =>
       send('DELETE', '/waf/event', ['deleted'], filterParameters(filter), filter),
     alerts: (options = {}) => get('/waf/alerts', ['total', 'items'], {}, options),
-    addAlert: (alert, options = {}) =>
-      requestJson<Alert & { secret?: string }>(
-        {
-          method: 'POST',
-          url: `${url}/v1/${project}/waf/alerts`,
-          headers: { Accept: 'application/json', 'Content-Type': 'application/json' },
-          body: JSON.stringify(alert),
-          isRepeatable: false,
-          timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
-          signal: options.signal,
-        },
-        ['id', 'name'],
-      ),
-    async deleteAlert(id, options = {}) {
-      await call(
-        {
-          method: 'DELETE',
-          url: `${url}/v1/${project}/waf/alerts/${encodeURIComponent(id)}`,
-          headers: {},
-          isRepeatable: true,
-          timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
-          signal: options.signal,
-        },
-        transport,
-      );
-    },
+    addAlert: (alert, options = {}) => post('/waf/alerts', ['id', 'name'], alert, options),
+    deleteAlert: (id, options = {}) => remove(`/waf/alerts/${encodeURIComponent(id)}`, options),
     incidents: (query = {}) => {
       const { offset, limit } = query;
       return get('/waf/alerts/incidents', ['total', 'items'], { offset, limit }, query);
     },
+    annotations: (query = {}) => {
+      const { from, to } = query;
+      return get('/waf/annotations', ['total', 'items'], { from, to }, query);
+    },
+    addAnnotation: (annotation, options = {}) =>
+      post('/waf/annotations', ['id', 'time', 'text'], annotation, options),
+    deleteAnnotation: (id, options = {}) => remove(`/waf/annotations/${encodeURIComponent(id)}`, options),
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;

@@ -1,5 +1,5 @@
 /** The calls of the console. The browser sends the session cookie. */
-import { type Client, createClient, type Source, WafstatError } from '@wafstat/client';
+import { type Annotation, type Client, createClient, type Source, WafstatError } from '@wafstat/client';
 import { type Counts, type SentCounts, withAllCategories } from './counts.ts';
 import { apiParameters, type Filter } from './filters.ts';
 
@@ -23,6 +23,8 @@ export interface Session {
   keys_limit: number;
   /** How long top lists are kept. Null: unknown. */
   top_lists_ms: number | null;
+  /** Whether the service can find the networks of sources. */
+  has_geoip: boolean;
 }
 
 /** Requests, and attacks that the filter selects, in each point. */
@@ -40,6 +42,8 @@ export interface Figures extends Counts {
   items: HostFigures[];
   /** Requests in the busiest second, if the query asks for it. Null: too much data. */
   peak?: number | null;
+  /** Those of the range, newest first, if the query asks for them. */
+  annotations?: Annotation[];
   /** Only with a filter that needs kept attacks: the attacks of range, hosts and categories, and how many are kept. */
   kept?: Kept;
 }
@@ -123,6 +127,7 @@ export const AUDIT_KINDS = {
   project: 'Projects',
   host: 'Hosts',
   alert: 'Alerts',
+  annotation: 'Annotations',
   domain: 'Domains',
   service: 'Starts of the service',
   horizon: 'Retention horizon',
@@ -165,6 +170,7 @@ interface FiguresQuery {
   filters?: readonly Filter[];
   byHost?: boolean;
   hasPeak?: boolean;
+  hasAnnotations?: boolean;
   signal?: AbortSignal;
 }
 
@@ -264,13 +270,14 @@ export function createApi(origin: string) {
       change('PUT', `${credentials}/${id(access)}`, { credential: { status } }),
     removeKey: (access: string) => change('DELETE', `${credentials}/${id(access)}`),
     async figures(project: string, query: FiguresQuery): Promise<Figures> {
-      const { edges, hosts = [], filters = [], byHost: by_host = false, hasPeak = false, signal } = query;
+      const { edges, hosts = [], filters = [], byHost: by_host = false, signal } = query;
       const body = {
         edges,
         by_host,
         ...(hosts.length === 0 ? {} : { hosts }),
         ...(filters.length === 0 ? {} : { filter: apiParameters(filters) }),
-        ...(hasPeak ? { peak: true } : {}),
+        ...(query.hasPeak ? { peak: true } : {}),
+        ...(query.hasAnnotations ? { annotations: true } : {}),
       };
       const path = `${inProject(project)}/figures`;
       const { requests, attacks, blocked, ...rest } = await json<SentFigures>(

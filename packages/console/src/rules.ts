@@ -7,9 +7,9 @@ const RULES_URL = 'https://raw.githubusercontent.com/coreruleset/coreruleset/mai
  * digits of rules with the same name, and the name.
  */
 const NAMES: Readonly<Record<string, string>> = {
-  910: 'IP reputation: 100=Country with a high risk; 110 120 130 140 150 160 170 180=Listed address',
+  910: 'IP reputation: 000=Known malicious address; 100=Country with a high risk; 150 160 170 180=Listed address',
   911: 'Method: 100=Method not allowed',
-  912: 'Denial of service: 120 161=Too many requests; 170 171=Many requests',
+  912: 'Denial of service: 120=Too many requests; 170 171=Many requests',
   913: `Scanner: 100=Security scanner by user agent; 101=Scripting client by user agent; 102=Crawler by user agent;
     110=Security scanner by header; 120=Security scanner by file or argument`,
   920: `Protocol: 100=Invalid request line; 120 121=Multipart bypass; 160=Content-Length is not a number;
@@ -25,37 +25,35 @@ const NAMES: Readonly<Record<string, string>> = {
     370=Argument too long; 380=Too many arguments; 390=Arguments too long together;
     400=Uploaded file too large; 410=Uploaded files too large; 420=Content-Type not allowed;
     430=HTTP version not allowed; 440=File extension not allowed; 450 451=Header not allowed;
-    460=Abnormal escape characters; 470=Invalid Content-Type; 480=Charset not allowed;
+    460=Abnormal escape characters; 470=Invalid Content-Type; 480=Charset not allowed; 490=x-up-devcap-post-charset header;
     500=Backup or working file; 510=Invalid Cache-Control; 520=Accept-Encoding too long;
     521=Invalid Accept-Encoding; 530=Several charsets; 540=Unicode escape bypass; 600=Invalid Accept header;
     610=Raw fragment in the URI; 620=Several Content-Types`,
   921: `Protocol attack: 110=Request smuggling; 120 130=Response splitting; 140=Header injection;
-    150 151 160=Header injection by argument; 170 180=Parameter pollution;
-    190=Response splitting by file name; 200=LDAP injection; 210=Parameter pollution by name;
-    220=Parameter pollution by array; 230=Range header; 240=mod_proxy attack; 250=Old cookie syntax;
-    421 422=Content-Type of a request forgery`,
+    150 151 160=Header injection by argument; 180=Parameter pollution;
+    190=Response splitting by file name; 200=LDAP injection; 210 220=Parameter pollution by array; 230=Range header; 240=mod_proxy attack; 250=Old cookie syntax;
+    421 422=Dangerous Content-Type`,
   922: `Multipart: 100=Multipart charset not allowed; 110=Invalid multipart Content-Type; 120=Content-Transfer-Encoding;
     130=Invalid multipart header`,
   930: `File access: 100=Path traversal, encoded; 110=Path traversal; 120=Operating system file;
     121=Operating system file in a header; 130=Restricted file; 140=AI assistant file`,
   931: `Remote file: 100=Remote file by IP address; 110=Remote file by known parameter; 120=Remote file with trailing ?;
     130 131=Remote file on another domain`,
-  932: `Command injection: 100 105 106=Unix command injection; 110 115=Windows command injection; 120=PowerShell command;
+  932: `Command injection: 100 105 106 231 238=Unix command injection; 110 115=Windows command injection; 120=PowerShell command;
     125=PowerShell alias; 130 131=Unix shell expression; 140=Windows FOR or IF command;
-    150 250 260=Direct Unix command; 160 238=Unix shell code; 161 237=Unix shell code in a header;
+    150 250 260=Direct Unix command; 160=Unix shell code; 161 237=Unix shell code in a header;
     170 171=Shellshock; 175=Unix alias invocation; 180=Restricted file upload; 190=Wildcard bypass;
     200 205 206=Bypass technique; 210=SQLite system command; 220=Unix command after a pipe;
-    230 231=Unix command, 2 to 3 letters; 235=Unix command after an assignment;
-    236=Unix command without evasion; 239=Unix command in a header; 240=Unix command, evasion;
+    230=Unix command, 2 to 3 letters; 235 236=Unix command without evasion; 239=Unix command in a header; 240=Unix command, evasion;
     300 301=SMTP command; 310 311=IMAP command; 320 321=POP3 command; 330 331=Shell history;
     370 371 380=Windows command`,
   933: `PHP: 100=PHP opening tag; 110 111=PHP file upload; 120=PHP configuration directive; 130 131 135=PHP variable;
     140=PHP stream; 150=PHP function, high risk; 151=PHP function, medium risk;
     152 153=PHP function, low risk; 160=PHP function call; 161=PHP function call, low risk;
     170=PHP object injection; 180 210 211=PHP variable function; 190=PHP closing tag; 200=PHP wrapper`,
-  934: `Generic: 100 101=Node.js injection; 110=Request forgery to cloud metadata; 120=Request forgery by URL;
+  934: `Generic: 100 101=Node.js injection; 110=Request forgery to cloud metadata; 120=Request forgery by IP address;
     130 131=JavaScript prototype pollution; 140=Perl injection; 150=Ruby injection;
-    160=Node.js denial of service; 170=PHP data scheme; 180=Template injection; 190=Request forgery`,
+    160=Node.js denial of service; 170=PHP data scheme; 180=Template injection; 190=Request forgery to an internal host`,
   941: `Cross-site scripting: 100 101=XSS by libinjection; 110=XSS: script tag; 120=XSS: event handler; 130=XSS: attribute;
     140=XSS: JavaScript URI; 150=XSS: HTML attribute; 160=HTML injection; 170=XSS: attribute injection;
     180 181=XSS: script keyword; 190=XSS: style sheet; 200=XSS: VML frame; 210=XSS: obfuscated JavaScript;
@@ -72,7 +70,7 @@ const NAMES: Readonly<Record<string, string>> = {
     240=MySQL charset switch; 250=SQL: match, merge, execute; 251=SQL: having; 270=SQL: union select;
     280=SQL: pg_sleep, shutdown; 290=MongoDB injection; 300=MySQL comments and conditions;
     320 321=SQL: stored procedures; 330 370 490=SQL probing; 350=SQL: user functions, data changes;
-    360 362=Concatenated SQL injection; 361=SQL: alter or union; 380 390 400 410 470 480=SQL injection;
+    360 362=Concatenated SQL injection; 361=SQL: alter or union;
     420 421=Special characters in cookies; 430 431 432=Special characters in arguments; 440 441=SQL comment;
     450=SQL hex encoding; 460=Repeated special characters; 500=MySQL inline comment;
     510 511=SQL: backticks or quotes; 530=SQL query terminated; 550=SQL in JSON;
@@ -84,7 +82,7 @@ const NAMES: Readonly<Record<string, string>> = {
     300=Java: suspicious string, Base64`,
   949: 'Blocking: 110 111=Inbound score exceeded',
   950: 'Data leakage: 100=Response with an error of the server; 130=Directory listing; 140=Source code of a CGI script',
-  951: `SQL errors: 100=SQL error in the response; 220=SQL error of SQL Server; 230=SQL error of MySQL;
+  951: `SQL errors: 220=SQL error of SQL Server; 230=SQL error of MySQL;
     240=SQL error of PostgreSQL`,
   952: 'Java errors: 100=Java source code; 110=Java errors',
   953: 'PHP errors: 100 101=PHP errors; 110 120=PHP source code',

@@ -40,13 +40,17 @@ const view: fc.Arbitrary<View> = fc.record({
     fc.constantFrom('Europe/Berlin', 'America/St_Johns', 'UTC'),
   ),
   hosts: fc.uniqueArray(id, { maxLength: 5 }),
+  threshold: fc.integer({ min: 1, max: 10_000 }),
   compared: fc.constantFrom('previous', 'week', '2026-11-10'),
   filters: fc.tuple(...FILTER_FIELDS.map(filtersOf)).map((all) => all.flat()),
   by: fc.constantFrom(...SPLITS),
   open: fc.option(
     fc.oneof(
-      fc.record({ kind: fc.constantFrom(...OPENED), value: fc.string({ minLength: 1, maxLength: 512 }) }),
-      fc.record({ kind: fc.constantFrom('source', 'url', 'rule'), value: fc.constant(null) }),
+      fc.record({
+        kind: fc.constantFrom(...OPENED.filter((kind) => kind !== 'network')),
+        value: fc.string({ minLength: 1, maxLength: 512 }),
+      }),
+      fc.record({ kind: fc.constantFrom('source', 'url', 'rule', 'network'), value: fc.constant(null) }),
     ),
   ),
   tv: fc.boolean(),

@@ -65,6 +65,8 @@ export interface View {
   /** The order of hosts, or of the overview. Null: the default of the page. */
   sort: Sort | null;
   search: string;
+  /** Of tuning: the inbound anomaly score from which the firewall blocks. */
+  threshold: number;
   /** What the link has that is not valid, such as `range=bogus`. */
   problems: readonly string[];
 }
@@ -73,9 +75,18 @@ export const SPLITS = ['category', 'action', 'host'] as const;
 export type Split = (typeof SPLITS)[number];
 
 /** The lists that the side panel can show whole, and one of whose values it can show. */
-export const OPENED = ['attack', 'source', 'url', 'rule', 'country', 'host'] as const;
+export const OPENED = [
+  'attack',
+  'annotation',
+  'source',
+  'url',
+  'rule',
+  'country',
+  'network',
+  'host',
+] as const;
 
-/** An attack by its ID, or a value of a list. Without a value: the whole list. */
+/** An attack or annotation by its ID, or a value of a list. Without a value: the whole list. */
 export interface Opened {
   kind: (typeof OPENED)[number];
   value: string | null;
@@ -89,6 +100,8 @@ export function changed(view: View, change: Partial<View>): View {
 
 /** Later times have no ISO form with a four-digit year. */
 const TIME_MAX = Date.UTC(9999, 11, 31);
+export const THRESHOLD_DEFAULT = 5;
+export const THRESHOLD_MAX = 10_000;
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** Ignores what is not valid, but lists it: people edit and truncate URLs. */
@@ -128,6 +141,7 @@ export function parseView({ pathname, searchParams: query }: URL): View {
     live: word('live', 'on', 'off') !== 'off',
     sort: oneOf('sort', (text) => SORTS.find((name) => name === text)),
     search: query.get('search')?.slice(0, 253) ?? '',
+    threshold: oneOf('threshold', parseThreshold) ?? THRESHOLD_DEFAULT,
     problems,
   };
 }
@@ -150,6 +164,7 @@ export function urlOf(view: View): string {
   if (!view.live) query.set('live', 'off');
   if (view.sort !== null) query.set('sort', view.sort);
   if (view.search !== '') query.set('search', view.search);
+  if (view.threshold !== THRESHOLD_DEFAULT) query.set('threshold', String(view.threshold));
   const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];
   return `${path}?${query}`;
 }
@@ -168,13 +183,20 @@ function parseOpened(text: string): Opened | null {
   const [name = '', ...rest] = text.split(':');
   const kind = OPENED.find((one) => one === name);
   const value = rest.length === 0 ? null : rest.join(':').slice(0, 512);
-  return kind === undefined || value === '' || (kind === 'attack' && value === null) ? null : { kind, value };
+  const needsValue = kind === 'attack' || kind === 'annotation';
+  if (kind === 'network' && value !== null) return null;
+  return kind === undefined || value === '' || (needsValue && value === null) ? null : { kind, value };
 }
 
 /** A `+` that is not encoded arrives as a space. */
 function zoneId(text: string): string | null {
   const id = text.replace(/^ /, '+');
   return parseZone(id) === null ? null : id;
+}
+
+export function parseThreshold(text: string): number | null {
+  const score = wholeNumber(text) ?? 0;
+  return score >= 1 && score <= THRESHOLD_MAX ? score : null;
 }
 
 function wholeNumber(text: string): number | null {

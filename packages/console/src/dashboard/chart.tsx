@@ -1,5 +1,5 @@
 /** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
-import type { Burst } from '@wafstat/client';
+import type { Annotation, Burst } from '@wafstat/client';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { axisCount, clock, day, formatCount, formatRange, shortTime } from '../format.ts';
 import { countTicks } from '../points.ts';
@@ -18,11 +18,17 @@ export interface ChartProps {
   /** The current time, if it is in the last point, which can still grow. */
   unfinished: boolean;
   bursts: readonly Burst[];
+  annotations: readonly Annotation[];
   /** For screen readers. */
   label: string;
   zoom(from: number, to: number): void;
   showBurst(burst: Burst): void;
+  showAnnotation(id: string): void;
 }
+
+const STRIP_REM = 1.7;
+/** In less space, a text says nothing. */
+const LABEL_REM_MIN = 4;
 
 /** From the first to the last of these points. */
 interface Selection {
@@ -31,7 +37,7 @@ interface Selection {
 }
 
 export function Chart(props: ChartProps) {
-  const { panes, edges, zone, firstSeen, unfinished, bursts, label, zoom, showBurst } = props;
+  const { panes, edges, zone, firstSeen, unfinished, bursts, annotations, label, zoom, showBurst } = props;
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -75,6 +81,9 @@ export function Chart(props: ChartProps) {
   };
   const band = (from: number, to: number) => between(edges[from] ?? 0, edges[to + 1] ?? 0);
   const [start = 0, end = 0] = [edges[0], edges.at(-1)];
+  const marked = annotations.filter(({ time }) => time >= start && time < end);
+  // Their texts are above the panes.
+  const strip = marked.length === 0 ? 0 : Math.round(remPx() * STRIP_REM);
   return (
     <div
       class="chart"
@@ -82,6 +91,7 @@ export function Chart(props: ChartProps) {
       aria-label={label}
       tabIndex={0}
       ref={box}
+      style={{ '--strip': `${strip}px`, paddingTop: `${strip}px` }}
       onKeyDown={onKeyDown}
       onBlur={() => {
         setCursor(null);
@@ -97,7 +107,7 @@ export function Chart(props: ChartProps) {
             edges={edges}
             zone={zone}
             width={size.width}
-            height={paneHeight(size.height, i, panes.length)}
+            height={paneHeight(size.height - strip, i, panes.length)}
             axisWidth={plot.left}
             hasTimeAxis={i === panes.length - 1}
             firstPoint={firstPoint}
@@ -120,6 +130,22 @@ export function Chart(props: ChartProps) {
             />
           </div>
         ))}
+      {marked.map(({ id, time, text }, i) => {
+        // They are sorted from the newest to the oldest.
+        const width = left(marked[i - 1]?.time ?? end) - left(time);
+        return (
+          <div key={id} class="annotation" style={{ left: `${left(time)}px`, width: `${width}px` }}>
+            {/* biome-ignore lint/a11y/useKeyWithClickEvents: the list of annotations has the same link for the keyboard */}
+            <span
+              title={`${text}, ${shortTime(time, zone, end - 1)}. Click to compare before and after`}
+              onPointerDown={(event) => event.stopPropagation()}
+              onClick={() => props.showAnnotation(id)}
+            >
+              {width > LABEL_REM_MIN * remPx() && text}
+            </span>
+          </div>
+        );
+      })}
       {firstPoint > 0 && firstSeen !== null && (
         <div class="no-data" style={band(0, firstPoint - 1)}>
           <span>{`No data before ${day(firstSeen, zone)}, ${clock(firstSeen, zone)}`}</span>

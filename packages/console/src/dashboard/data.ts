@@ -113,7 +113,7 @@ function pointsMax(): number {
   return Math.min(POINTS_MAX, Math.max(40, (width - 60) / (POINT_WIDTH_REM * remPx())));
 }
 
-/** The hosts that the view selects, each with one point: the range. And the requests in the busiest second. */
+/** The hosts that the view selects, each with one point: the range. And the busiest second, and annotations. */
 export function readHosts(query: DashboardQuery) {
   const { from, to } = resolveRange(query.selected, query.zone, query.now);
   const { hosts, filters, signal } = query;
@@ -121,6 +121,7 @@ export function readHosts(query: DashboardQuery) {
     ...{ edges: [from, to], hosts, filters, signal },
     byHost: true,
     hasPeak: true,
+    hasAnnotations: true,
   });
 }
 

@@ -14,7 +14,7 @@ import {
   toggled,
   valueName,
 } from '../filters.ts';
-import { formatCount, formatTime, plural, share } from '../format.ts';
+import { countryName, formatCount, formatTime, plural, share } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { CopyButton, CopyValue } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -28,6 +28,7 @@ import { quoted } from '../setup-commands.ts';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import type { Opened } from '../view.ts';
+import { BeforeAfter } from './annotations.tsx';
 import { ActionLabel, AttackTable } from './attacks-panel.tsx';
 import { KINDS, readTopList, type TopListName, TopRows } from './top-lists.tsx';
 
@@ -57,18 +58,22 @@ export function Drawer({ range, names }: DrawerProps) {
     <Dialog key={`${kind} ${value}`} class="drawer" title={titleOf(open, names)} close={close}>
       <Button kind="quiet square close" aria-label="Close" title="Close" icon="close" onClick={close} />
       {kind === 'attack' && <Attacks id={value ?? ''} />}
-      {kind !== 'attack' && value !== null && (
+      {kind === 'annotation' && <BeforeAfter id={value ?? ''} />}
+      {kind !== 'attack' && kind !== 'annotation' && kind !== 'network' && value !== null && (
         <ValueDetails kind={kind} value={value} range={range} names={names} />
       )}
-      {kind !== 'attack' && kind !== 'host' && value === null && <WholeList kind={kind} range={range} />}
+      {kind !== 'attack' && kind !== 'annotation' && kind !== 'host' && value === null && (
+        <WholeList kind={kind} range={range} />
+      )}
     </Dialog>
   );
 }
 
 function titleOf({ kind, value }: Opened, names: ReadonlyMap<string, string>): string {
   if (kind === 'attack') return 'Attack';
+  if (kind === 'annotation') return 'Before and after';
   if (kind === 'host') return `Host ${names.get(value ?? '') ?? value ?? ''}`;
-  if (value === null) return `All ${KINDS[kind].many}`;
+  if (kind === 'network' || value === null) return `All ${KINDS[kind].many}`;
   return `${fieldTitle(kind)} ${valueName(kind, value)}`;
 }
 
@@ -232,7 +237,7 @@ function Command({ label, code }: { label: string; code: string }) {
 }
 
 interface ValueDetailsProps extends DrawerProps {
-  kind: Exclude<Opened['kind'], 'attack'>;
+  kind: Exclude<Opened['kind'], 'attack' | 'annotation' | 'network'>;
   value: string;
 }
 
@@ -425,8 +430,10 @@ function WholeList({ kind, range }: { kind: TopListName; range: TimeRange }) {
   );
   const { data } = query;
   const wanted = search.trim().toLowerCase();
-  const items = data?.items.filter(({ key, host = '' }) =>
-    `${host}${key} ${kind === 'rule' ? ruleName(key) : valueName(kind, key)}`.toLowerCase().includes(wanted),
+  const items = data?.items.filter(({ key, host = '', name = '' }) =>
+    `${host}${key} ${name} ${kind === 'rule' ? ruleName(key) : kind === 'country' ? countryName(key) : ''}`
+      .toLowerCase()
+      .includes(wanted),
   );
   return (
     <>

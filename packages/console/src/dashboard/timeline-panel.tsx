@@ -1,5 +1,5 @@
 /** The timeline: requests above, attacks below, by category or by host. */
-import type { AttackType, Burst, Client, StatisticsQuery } from '@wafstat/client';
+import type { Annotation, AttackType, Burst, Client, StatisticsQuery } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
@@ -19,6 +19,7 @@ import type { TimeRange } from '../time-range.ts';
 import { type Action, useAction } from '../use-query.ts';
 import type { Split } from '../view.ts';
 import { offsetName, type Zone } from '../zone.ts';
+import { Annotations } from './annotations.tsx';
 import { Chart } from './chart.tsx';
 import { type Dashboard, HOST_LINES_MAX, type HostLines, type Period } from './data.ts';
 import { type Layer, type Pane, stackHeights } from './pane.ts';
@@ -40,11 +41,12 @@ interface TimelinePanelProps {
   /** Null: the view has no lines per host, or they are still loading. */
   lines: HostLines | null;
   bursts: readonly Burst[];
+  annotations: readonly Annotation[];
   /** Why the latest load failed. */
   failure: unknown;
 }
 
-export function TimelinePanel({ now, before, lines, bursts, failure }: TimelinePanelProps) {
+export function TimelinePanel({ now, before, lines, bursts, annotations, failure }: TimelinePanelProps) {
   const app = useApp();
   const { view, zone, go } = app;
   const box = useRef<HTMLDivElement>(null);
@@ -94,12 +96,15 @@ export function TimelinePanel({ now, before, lines, bursts, failure }: TimelineP
             unfinished={(edges.at(-1) ?? 0) > app.now()}
             label={label}
             bursts={bursts}
+            annotations={annotations}
             zoom={(from, to) => go({ selectedRange: { from, to } })}
             showBurst={(burst) => go(burstView(burst))}
+            showAnnotation={(id) => go({ open: { kind: 'annotation', value: id } })}
           />
         )}
       </div>
       {lines !== null && <HostLegend panes={panes} />}
+      <Annotations annotations={annotations} />
       {lines === null && by === 'action' && <ActionLegend panes={panes} />}
     </Panel>
   );

@@ -17,7 +17,8 @@ interface TooltipProps extends ChartProps {
   width: number;
 }
 
-export function Tooltip({ panes, edges, zone, unfinished, index, selection, left, width }: TooltipProps) {
+export function Tooltip(props: TooltipProps) {
+  const { panes, edges, zone, unfinished, annotations, index, selection, left, width } = props;
   const box = useRef<HTMLDivElement>(null);
   const [place, setPlace] = useState(0);
   const first = selection === null ? index : Math.min(selection.anchor, selection.end);
@@ -27,13 +28,21 @@ export function Tooltip({ panes, edges, zone, unfinished, index, selection, left
     const beside = left < width / 2 ? left + 14 : left - 14 - own;
     setPlace(Math.max(0, Math.min(beside, width - own)));
   });
+  const [from = 0, to = 0] = [edges[first], edges[last + 1]];
   const isUnfinished = unfinished && last === edges.length - 2;
   return (
     <div class="tooltip" role="status" ref={box} style={{ left: `${place}px` }}>
       <strong>
-        {formatRange(edges[first] ?? 0, edges[last + 1] ?? 0, zone)}
+        {formatRange(from, to, zone)}
         {isUnfinished && <span class="faint"> so far</span>}
       </strong>
+      {annotations
+        .filter(({ time }) => time >= from && time < to)
+        .map(({ id, text }) => (
+          <span key={id} class="cut">
+            {text}
+          </span>
+        ))}
       {panes.map((pane) => (
         <PaneRows key={pane.name} pane={pane} first={first} last={last} />
       ))}

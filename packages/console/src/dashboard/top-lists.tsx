@@ -1,8 +1,16 @@
-/** The sources, URLs, rules and countries of the most attacks. */
-import type { BoundedCount, Client, Location, TopAttacks, TopAttacksQuery, UrlCount } from '@wafstat/client';
+/** The sources, URLs, rules, countries and networks of the most attacks. */
+import type {
+  BoundedCount,
+  Client,
+  Location,
+  NetworkCount,
+  TopAttacks,
+  TopAttacksQuery,
+  UrlCount,
+} from '@wafstat/client';
 import { type App, useApp, useProject } from '../app.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
-import { type FilterField, hasFilter } from '../filters.ts';
+import { hasFilter } from '../filters.ts';
 import { clock, day, exactDuration, formatCount, formatRange, plural } from '../format.ts';
 import { Button } from '../parts/button.tsx';
 import { FilterValue } from '../parts/filter-value.tsx';
@@ -12,16 +20,17 @@ import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 
-type Item = BoundedCount & Partial<UrlCount> & Location;
+type Item = BoundedCount & Partial<UrlCount & NetworkCount> & Location;
 type List = TopAttacks<Item>;
 
-/** By the field that their values filter. */
+/** By the field that their values filter. The API has no filter by network. */
 export const KINDS = {
   source: { path: 'ip', call: 'topIps', one: 'source', many: 'sources' },
   url: { path: 'url', call: 'topUrls', one: 'URL', many: 'URLs' },
   rule: { path: 'rule', call: 'topRules', one: 'rule', many: 'rules' },
   country: { path: 'country', call: 'topCountries', one: 'country', many: 'countries' },
-} as const satisfies Partial<Record<FilterField, object>>;
+  network: { path: 'network', call: 'topNetworks', one: 'network', many: 'networks' },
+} as const;
 
 export type TopListName = keyof typeof KINDS;
 
@@ -44,8 +53,8 @@ export function TopListPanel({ kind, data: list, failure, range }: TopListProps)
   const project = useProject();
   const { path, many } = KINDS[kind];
   const name = many.toLowerCase();
-  // Few logs name countries.
-  if (kind === 'country' && (list === null || list.attacks === 0)) return null;
+  // Few logs name countries, and some files of --geoip have no networks.
+  if ((kind === 'country' || kind === 'network') && (list === null || list.attacks === 0)) return null;
   const { hosts, filters } = view;
   const query = { ...range, origin: location.origin, project: project.id, hosts, filters };
   const parameters = { top: String(TOP_ROWS) };
@@ -141,7 +150,7 @@ function distinctText(kind: TopListName, { total, distinct_is }: List): string {
 function TopRow({ kind, item, most }: { kind: TopListName; item: Item; most: number }) {
   const { filters } = useApp().view;
   const { key, num, error } = item;
-  const isChosen = hasFilter(filters, { field: kind, value: key, isExcluded: false });
+  const isChosen = kind !== 'network' && hasFilter(filters, { field: kind, value: key, isExcluded: false });
   return (
     <tr class={isChosen ? 'chosen' : undefined} data-key={key}>
       <th scope="row">
@@ -164,6 +173,13 @@ const URL_BYTES_MAX = 256;
 function ItemLabel({ kind, item }: { kind: TopListName; item: Item }) {
   const { go } = useApp();
   const { key, host = '', host_id = null, country, network_name } = item;
+  if (kind === 'network')
+    return (
+      <span class="cut" title={item.name}>
+        <code>{key}</code>
+        <span class="meaning">{item.name}</span>
+      </span>
+    );
   if (kind === 'country') return <FilterValue field="country" value={key} opens="country" />;
   if (kind === 'rule')
     return (

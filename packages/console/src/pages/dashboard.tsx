@@ -89,6 +89,7 @@ function Panels(props: ReturnType<typeof useDashboard>) {
           before={comparison === 'complete' ? data.before : null}
           lines={lines.data}
           bursts={situation.data?.bursts ?? []}
+          annotations={props.annotations}
           failure={failure ?? lines.failure}
         />
       )}
@@ -110,7 +111,7 @@ function isQuiet({ counts }: Dashboard): boolean {
 
 /** Separate queries, so that the chart is drawn first: hosts and top lists can take longer. */
 function useDashboard() {
-  const { api, view, zone, now: clock } = useApp();
+  const { api, session, view, zone, now: clock } = useApp();
   const project = useProject();
   const { selectedRange, compared, hosts: selectedHosts, filters } = view;
   const names = useRef(new Map<string, string>());
@@ -150,16 +151,9 @@ function useDashboard() {
     async (signal) => (isByHost && hosts.data ? readHostLines(query(signal), hosts.data.items) : null),
     { ...later, wait: later.wait || (isByHost && hosts.isLoading) },
   );
-  const useTop = (kind: TopListName) =>
-    useQuery(
-      filteredKey,
-      (signal) =>
-        readTopList(api.client(project.id), kind, {
-          ...statisticsQuery(query(signal)),
-          ...apiFilter(filters),
-        }),
-      later,
-    );
+  const readTop = (kind: TopListName, signal: AbortSignal) =>
+    readTopList(api.client(project.id), kind, { ...statisticsQuery(query(signal)), ...apiFilter(filters) });
+  const useTop = (kind: TopListName) => useQuery(filteredKey, (signal) => readTop(kind, signal), later);
   const tops = {
     source: useTop('source'),
     url: useTop('url'),
@@ -167,6 +161,12 @@ function useDashboard() {
     country: useTop('country'),
   };
   const all = [now, situation, hosts, lines, ...Object.values(tops)];
+  const isLoading = all.some((one) => one.isLoading);
+  const network = useQuery(
+    filteredKey,
+    async (signal) => (session.has_geoip ? readTop('network', signal) : null),
+    { ...later, wait: isLoading },
+  );
   for (const { id, hostname } of hosts.data?.items ?? []) names.current.set(id, hostname);
   const totals = useMemo(() => {
     if (hosts.data === null) return null;
@@ -189,12 +189,16 @@ function useDashboard() {
     hosts: fresh(hosts, totals),
     lines: fresh(lines, lines.data),
     peak: fresh(hosts, hosts.data?.peak ?? null),
-    tops: Object.entries(tops).map(([kind, top]) => ({ kind: kind as TopListName, ...fresh(top, top.data) })),
+    tops: Object.entries({ ...tops, network }).map(([kind, top]) => ({
+      kind: kind as TopListName,
+      ...fresh(top, top.data),
+    })),
+    annotations: hosts.data?.annotations ?? [],
     names: names.current,
     range: now.data?.range ?? resolveRange(selectedRange, zone, clock()),
     comparison: now.data === null ? ('none' as const) : comparisonOf(now.data),
     isEmpty: now.data !== null && !now.isLoading && now.data.firstSeen === null,
-    isLoading: all.some((one) => one.isLoading),
+    isLoading,
   };
 }
 

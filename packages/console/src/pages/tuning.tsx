@@ -15,18 +15,20 @@ import { Message, QueryState } from '../parts/states.tsx';
 import { type Column, numberColumn, StateLabel, Table } from '../parts/table.tsx';
 import { resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
+import { parseThreshold, THRESHOLD_MAX } from '../view.ts';
 
 const ROWS = 25;
 
 export function TuningPage() {
   const { api, view, zone, now } = useApp();
   const project = useProject();
-  const { selectedRange, hosts } = view;
-  const key = JSON.stringify([project.id, selectedRange, zone.id, hosts]);
+  const { selectedRange, hosts, threshold } = view;
+  const key = JSON.stringify([project.id, selectedRange, zone.id, hosts, threshold]);
   const query = useQuery(key, async (signal) => {
     const range = resolveRange(selectedRange, zone, now());
     const some = hosts.length === 0 ? {} : { hosts };
-    const report = await api.client(project.id).tuning({ ...range, ...some, timezone: zone.id, signal });
+    const query = { ...range, ...some, timezone: zone.id, threshold, signal };
+    const report = await api.client(project.id).tuning(query);
     return { range, report };
   });
   const { data, isLoading } = query;
@@ -45,12 +47,34 @@ export function TuningPage() {
       </PageHead>
       <Controls query={query}>
         <HostPicker names={NO_NAMES} />
+        <Threshold />
       </Controls>
       <div class={`content ${isLoading ? 'stale' : ''}`} aria-busy={isLoading}>
         <QueryState query={query} />
         {data !== null && <Report report={data.report} listKey={key} />}
       </div>
     </div>
+  );
+}
+
+/** A value that is not valid is not used, and the browser says why. */
+function Threshold() {
+  const { view, go } = useApp();
+  return (
+    <label class="threshold" title="The inbound anomaly score from which the firewall blocks">
+      Threshold
+      <input
+        type="number"
+        min={1}
+        max={THRESHOLD_MAX}
+        required
+        value={view.threshold}
+        onChange={({ currentTarget: input }) => {
+          const threshold = parseThreshold(input.value);
+          if (input.reportValidity() && threshold !== null) go({ threshold }, 'replace');
+        }}
+      />
+    </label>
   );
 }
 

@@ -46,6 +46,8 @@ export const AUDIT_ACTIONS = [
   'key.delete',
   'alert.add',
   'alert.delete',
+  'annotation.add',
+  'annotation.delete',
   'host.add',
   'host.rename',
   'host.delete',
@@ -68,7 +70,17 @@ export interface Actor {
 }
 
 export interface AuditObject {
-  type: 'installation' | 'service' | 'statistics' | 'domain' | 'project' | 'user' | 'key' | 'host' | 'alert';
+  type:
+    | 'installation'
+    | 'service'
+    | 'statistics'
+    | 'domain'
+    | 'project'
+    | 'user'
+    | 'key'
+    | 'host'
+    | 'alert'
+    | 'annotation';
   id?: string;
   name?: string;
 }

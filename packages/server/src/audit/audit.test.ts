@@ -234,6 +234,8 @@ describe('administration', () => {
     });
     secrets.push(secret, 'secret-3');
     await administration.removeAlert(project.id, 'flood');
+    const { id } = await administration.addAnnotation(project.id, { time: 0, text: 'release', link: null });
+    await administration.removeAnnotation(project.id, id);
     const hosts = hostAdministration(
       memoryStore(() => clock.now),
       identity,
@@ -251,7 +253,7 @@ describe('administration', () => {
     });
     for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
     const actions = rest.map(({ action }) => action);
-    expect(actions).toHaveLength(23);
+    expect(actions).toHaveLength(25);
     const otherActions = [
       'installation.create',
       'service.start',

@@ -44,6 +44,7 @@ export const demoCommand = command({
     return withInstallation({ store: 'lmdb', data }, io, async (installation) => {
       const project = installation.identity.administration.projectNamed(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
+      if (isNew) await addSampleAnnotations(installation, project, io.now());
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       if (io.stop.aborted) return 0;
@@ -72,6 +73,16 @@ export const demoCommand = command({
     });
   },
 });
+
+const SAMPLE_ANNOTATIONS = [
+  { hoursAgo: 54, text: 'Core Rule Set 4.10', link: 'https://coreruleset.org/' },
+  { hoursAgo: 7, text: 'Release 4.2', link: null },
+];
+
+async function addSampleAnnotations({ identity }: Installation, project: string, now: number): Promise<void> {
+  for (const { hoursAgo, ...annotation } of SAMPLE_ANNOTATIONS)
+    await identity.administration.addAnnotation(project, { ...annotation, time: now - hoursAgo * 3_600_000 });
+}
 
 /** Another demo would lose its password, and both would add the same traffic. */
 async function checkIsFree(data: string): Promise<void> {

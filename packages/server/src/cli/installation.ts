@@ -154,6 +154,7 @@ export async function copyIdentity(
     login: 0,
     alert: 0,
     incident: 0,
+    annotation: 0,
     lease: 0,
   };
   for (const { kind } of records) counts[kind]++;

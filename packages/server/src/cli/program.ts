@@ -54,6 +54,9 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
     sources:
       "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
+    'annotate <text>':
+      'add an annotation to the charts of the console: what happened at a time, such as a release',
+    annotations: 'list the annotations of a project, newest first, or delete one',
     configure:
       'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   },
@@ -110,6 +113,8 @@ const LOADERS: Readonly<Record<string, Load>> = {
   top: async () => (await import('./client/top.ts')).topCommand,
   hosts: async () => (await import('./client/lists.ts')).hostsCommand,
   sources: async () => (await import('./client/lists.ts')).sourcesCommand,
+  annotate: async () => (await import('./client/annotations.ts')).annotateCommand,
+  annotations: async () => (await import('./client/annotations.ts')).annotationsCommand,
   configure: async () => (await import('./client/configure.ts')).configureCommand,
   host: async () => (await import('./inventory.ts')).hostCommands,
   source: async () => (await import('./inventory.ts')).sourceCommands,

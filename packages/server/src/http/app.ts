@@ -25,6 +25,7 @@ import { serveInTurn } from '../pipelining.ts';
 import { printable } from '../printable.ts';
 import type { Store } from '../store/store.ts';
 import { alertRoutes, vendorAlertRoute } from './alert-routes.ts';
+import { annotationRoutes } from './annotation-routes.ts';
 import { createGuard } from './auth/guard.ts';
 import {
   CONNECTIONS_MAX,
@@ -276,6 +277,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
             ...hostChangeRoutes(store, identity),
             ...eventChangeRoutes(store, identity),
             ...auditRoutes(identity, catalog),
+            ...annotationRoutes(identity, now),
             ...alertRoutes(identity, options.alertAllowPrivate ?? false),
           ]),
           ...consoleRoutes(identity, store, admission, now, options),
@@ -415,6 +417,7 @@ const OPENAPI: SwaggerOptions = {
       { name: 'events', description: 'Kept attacks.' },
       { name: 'inventory', description: 'Lists of the hosts and log sources of a project.' },
       { name: 'alerts', description: 'Alerts and their incidents.' },
+      { name: 'annotations', description: 'What happened at a time, such as a release.' },
       { name: 'ingest', description: 'Pushes of log lines.' },
       { name: 'identity', description: 'Tokens and access keys, compatible with Keystone v3.' },
       { name: 'service', description: 'Health checks of the process.' },

@@ -17,6 +17,7 @@ import {
   type AccessKeyInfo,
   type Alert,
   type AlertRule,
+  type Annotation,
   administersDomain,
   type Domain,
   type Project,
@@ -39,6 +40,11 @@ const DESCRIPTION_LENGTH_MAX = 255;
 /** One process evaluates all of them every ten seconds. */
 const ALERTS_MAX = 1_000;
 const ALERTS_PER_PROJECT_MAX = 100;
+/** Every process keeps all of them in memory: at most 1 MB per project. */
+const ANNOTATIONS_PER_PROJECT_MAX = 1_000;
+const ANNOTATION_LENGTH_MAX = 200;
+const LINK_LENGTH_MAX = 500;
+const TIME_MAX = Date.UTC(10_000, 0) - 1;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
 export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
@@ -51,6 +57,8 @@ export interface NewAlert {
   rule: AlertRule;
   channel: { webhook: string } | { mail: string };
 }
+
+export type NewAnnotation = Pick<Annotation, 'time' | 'text' | 'link'>;
 
 interface UserChanges {
   password?: string | undefined;
@@ -81,6 +89,7 @@ export type AdministrationView = Pick<
   | 'user'
   | 'alertsOf'
   | 'alertNamed'
+  | 'annotationsOf'
 >;
 
 /** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
@@ -289,6 +298,7 @@ export class Administration {
       this.#checkProjects(project, confirmation);
       this.#removeRoles(write, id);
       for (const alert of this.#store.alertsOf(id)) write.removeAlert(alert);
+      for (const annotation of this.#store.annotationsOf(id)) write.removeAnnotation(annotation);
       write.remove('project', project);
       entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
@@ -404,6 +414,34 @@ export class Administration {
     });
   }
 
+  async addAnnotation(projectId: string, given: NewAnnotation): Promise<Annotation> {
+    return this.#change('annotation.add', { type: 'annotation', name: given.text }, (write, entry) => {
+      checkAnnotation(given);
+      const { domain_id } = this.project(projectId);
+      if (this.#store.annotationsOf(projectId).length >= ANNOTATIONS_PER_PROJECT_MAX)
+        throw new IdentityError(
+          `the project already has ${ANNOTATIONS_PER_PROJECT_MAX} annotations, the maximum, because every process keeps them in memory: delete old ones first`,
+        );
+      const { time, text, link } = given;
+      const annotation = { id: newId(), project_id: projectId, time, text, link };
+      write.putAnnotation(annotation);
+      describe(entry, { id: annotation.id, name: text }, domain_id);
+      entry.after = { project_id: projectId, time, link };
+      return annotation;
+    });
+  }
+
+  async removeAnnotation(projectId: string, id: string): Promise<void> {
+    await this.#change('annotation.delete', { type: 'annotation', id }, (write, entry) => {
+      const found = this.#store.get('annotation', id);
+      const annotation = known('annotation', id, found?.project_id === projectId ? found : undefined);
+      const { time, text, link } = annotation;
+      write.removeAnnotation(annotation);
+      describe(entry, { id, name: text }, this.project(projectId).domain_id);
+      entry.before = { project_id: projectId, time, link };
+    });
+  }
+
   async #change<T>(
     action: AuditAction,
     object: AuditObject,
@@ -498,6 +536,11 @@ export class Administration {
       .alertsOf(projectId)
       .find(({ id, name }) => id === idOrName || name === idOrName);
     return known('alert', idOrName, found);
+  }
+
+  /** Newest first. */
+  annotationsOf(projectId: string): Annotation[] {
+    return this.#store.annotationsOf(projectId).sort((a, b) => b.time - a.time || (a.id < b.id ? -1 : 1));
   }
 
   key(access: string): AccessKeyInfo {
@@ -653,6 +696,22 @@ function checkDescription(text: string): void {
   throw new IdentityError(
     `the description must have 0 to ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
   );
+}
+
+/** The text is shown in charts, and the link is something to click. */
+function checkAnnotation({ time, text, link }: NewAnnotation): void {
+  if (!Number.isSafeInteger(time) || time < 0 || time > TIME_MAX)
+    throw new IdentityError(
+      'time must be a whole number of milliseconds since the epoch, up to the year 9999',
+    );
+  if (text.trim() === '' || text.length > ANNOTATION_LENGTH_MAX || hasInvisible(text))
+    throw new IdentityError(
+      `text must have 1 to ${ANNOTATION_LENGTH_MAX} characters, without invisible characters`,
+    );
+  if (link === null) return;
+  const isHttp = /^https?:\/\//i.test(link) && URL.canParse(link);
+  if (!isHttp || link.length > LINK_LENGTH_MAX || hasInvisible(link) || link.includes(' '))
+    throw new IdentityError(`link must be an http or https URL of up to ${LINK_LENGTH_MAX} characters`);
 }
 
 function checkAlertLimit(count: number, max: number, whose: string): void {

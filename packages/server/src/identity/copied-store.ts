@@ -46,6 +46,7 @@ export function createIdentityStore(
     alerts: () => current().list('alert'),
     alertsOf: (projectId) => current().alertsOf(projectId),
     incidentsOf: (alertId) => current().incidentsOf(alertId),
+    annotationsOf: (projectId) => current().annotationsOf(projectId),
     records: () => current().records(),
     changes: () => current().version,
     confirm: backend.confirm,
@@ -102,6 +103,8 @@ function createWriter(
     },
     putIncident: (incident) => set({ kind: 'incident', id: incident.id, value: incident }),
     removeIncident: ({ id }) => set({ kind: 'incident', id, value: null }),
+    putAnnotation: (annotation) => set({ kind: 'annotation', id: annotation.id, value: annotation }),
+    removeAnnotation: ({ id }) => set({ kind: 'annotation', id, value: null }),
     putLease: (name, lease) => set({ kind: 'lease', id: name, value: lease }),
     revoke(token, now) {
       set({ kind: 'revoked', id: token.id, value: token.expires_at });

@@ -1,6 +1,6 @@
 /** The contract of identity stores. */
 import type { AuditEntry } from '../audit/audit-trail.ts';
-import type { AccessKey, Alert, Domain, Incident, Lease, Project, User } from './records.ts';
+import type { AccessKey, Alert, Annotation, Domain, Incident, Lease, Project, User } from './records.ts';
 
 /** Named records, by kind. Names of domains are unique; names of projects and users are unique in their domain. */
 export interface NamedRecords {
@@ -19,12 +19,13 @@ export interface Records extends NamedRecords {
   login: number;
   alert: Alert;
   incident: Incident;
+  annotation: Annotation;
   /** The ID is the name of the work that one process does for all. */
   lease: Lease;
 }
 
-/** Incidents and leases change often, and no permission depends on them: they do not count in `changes`. */
-export const UNCOUNTED_KINDS: readonly (keyof Records)[] = ['login', 'incident', 'lease'];
+/** These change often, and no permission depends on them: they do not count in `changes`. */
+export const UNCOUNTED_KINDS: readonly (keyof Records)[] = ['login', 'incident', 'annotation', 'lease'];
 
 export type IdentityRecord = {
   [K in keyof Records]: { kind: K; id: string; value: Records[K] };
@@ -48,6 +49,8 @@ export interface IdentityStore {
   alertsOf(projectId: string): Alert[];
   /** In no particular order. */
   incidentsOf(alertId: string): Incident[];
+  /** In no particular order. */
+  annotationsOf(projectId: string): Annotation[];
   /** All records, to copy the store. */
   records(): Iterable<IdentityRecord>;
 
@@ -97,6 +100,8 @@ export interface IdentityWriter {
   removeAlert(alert: Alert): void;
   putIncident(incident: Incident): void;
   removeIncident(incident: Incident): void;
+  putAnnotation(annotation: Annotation): void;
+  removeAnnotation(annotation: Annotation): void;
   putLease(name: string, lease: Lease): void;
   /**
    * Stores the token as revoked, and deletes old entries of expired tokens. `now` alone does not prove that a token has

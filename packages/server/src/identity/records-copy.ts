@@ -9,7 +9,7 @@ import {
   type Records,
   UNCOUNTED_KINDS,
 } from './identity-store.ts';
-import type { AccessKey, Alert, Incident, Project } from './records.ts';
+import type { AccessKey, Alert, Annotation, Incident, Project } from './records.ts';
 
 type Tables = { readonly [K in keyof Records]: Map<string, Records[K]> };
 
@@ -42,12 +42,13 @@ export class RecordsCopy {
     login: new Map(),
     alert: new Map(),
     incident: new Map(),
+    annotation: new Map(),
     lease: new Map(),
   };
   readonly #idsByName = new Map<string, string>();
   /** No revoked token expires earlier. */
   #earliestExpiry = Number.POSITIVE_INFINITY;
-  /** The IDs of the keys and known logins of a user, the projects of a domain, the alerts of a project, and their incidents. */
+  /** The IDs of the keys and known logins of a user, the projects of a domain, the alerts and annotations of a project, and incidents. */
   readonly #idsByOwner = new Map<string, Set<string>>();
 
   get<K extends keyof Records>(kind: K, id: string): Records[K] | undefined {
@@ -84,6 +85,10 @@ export class RecordsCopy {
 
   incidentsOf(alertId: string): Incident[] {
     return this.#idsOf('incident', alertId).flatMap((id) => this.get('incident', id) ?? []);
+  }
+
+  annotationsOf(projectId: string): Annotation[] {
+    return this.#idsOf('annotation', projectId).flatMap((id) => this.get('annotation', id) ?? []);
   }
 
   /** The user's known logins, the latest first. */
@@ -158,7 +163,8 @@ export class RecordsCopy {
     const { kind, id } = record;
     if (kind === 'key') this.#indexOwner(kind, record.value.user_id, id, add);
     else if (kind === 'login') this.#indexOwner(kind, id.slice(0, id.indexOf(' ')), id, add);
-    else if (kind === 'alert') this.#indexOwner(kind, record.value.project_id, id, add);
+    else if (kind === 'alert' || kind === 'annotation')
+      this.#indexOwner(kind, record.value.project_id, id, add);
     else if (kind === 'incident') this.#indexOwner(kind, record.value.alert_id, id, add);
     else if (kind === 'lease') return;
     else if (kind === 'revoked') this.#earliestExpiry = Math.min(this.#earliestExpiry, record.value);

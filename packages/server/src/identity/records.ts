@@ -111,6 +111,17 @@ export interface Delivery {
   error?: string;
 }
 
+/** What happened at a time, such as a release or a change of rules: a line in the charts. */
+export interface Annotation {
+  id: string;
+  project_id: string;
+  /** Milliseconds since the epoch. */
+  time: number;
+  text: string;
+  /** An `http` or `https` URL. */
+  link: string | null;
+}
+
 /** The process that evaluates the alerts of the installation. */
 export interface Lease {
   owner: string;

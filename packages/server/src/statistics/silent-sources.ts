@@ -8,12 +8,14 @@ const HOUR_MS = DAY_MS / 24;
 const SILENCE_MS_MIN = HOUR_MS / 4;
 /** A pause as long as this many usual intervals between two events is no chance, even at night. */
 const INTERVALS_MIN = 50;
+/** A log that is read once a day is silent all day: this many of its usual gaps are too long. */
+const GAPS_MIN = 2;
 /** A source with less history has no usual interval. */
 const HISTORY_MS_MIN = 6 * HOUR_MS;
 /** A source that has sent nothing for longer has been removed. */
 const SILENCE_MS_MAX = 7 * DAY_MS;
 
-type Seen = Pick<Source, 'events' | 'first_seen' | 'last_seen'>;
+type Seen = Pick<Source, 'events' | 'first_seen' | 'last_seen' | 'last_batch' | 'usual_gap_ms'>;
 
 /** Those that are silent at a time, the latest to stop first. */
 export function silentSources<S extends Seen>(
@@ -25,9 +27,11 @@ export function silentSources<S extends Seen>(
     .sort((a, b) => b.last_seen - a.last_seen);
 }
 
-function isSilent({ events, first_seen, last_seen }: Seen, now: number): boolean {
+function isSilent(source: Seen, now: number): boolean {
+  const { events, first_seen, last_seen, last_batch, usual_gap_ms } = source;
   if (first_seen === null || last_seen === null) return false;
   const [historyMs, silenceMs] = [last_seen - first_seen, now - last_seen];
   const usualMs = Math.max(SILENCE_MS_MIN, (INTERVALS_MIN * historyMs) / events);
+  if (now - (last_batch ?? last_seen) < GAPS_MIN * usual_gap_ms) return false;
   return historyMs >= HISTORY_MS_MIN && silenceMs >= usualMs && silenceMs <= SILENCE_MS_MAX;
 }

@@ -47,6 +47,8 @@ export interface CountedBatch {
   withoutHost: number;
   /** Records that do not count, because another record of the same request has been counted. */
   sameRecords: number;
+  /** When it is counted. */
+  now: number;
 }
 
 /** About a millisecond. */
@@ -87,7 +89,7 @@ export function* decide(
         if (hostId !== null) unknownHosts += recordCount;
       }
     }
-    counted.push({ batch, events, hosts, withoutHost, sameRecords });
+    counted.push({ batch, events, hosts, withoutHost, sameRecords, now });
     const same = sameRequests.length > 0 && { sameRequests };
     results.push({ kind: 'appended', beforeHorizon, withoutHost, unknownHosts, ...same });
   }

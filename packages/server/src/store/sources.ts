@@ -6,20 +6,25 @@ import { type Batch, mergeFormats, NO_SOURCE, type ProjectSources, type Source }
 
 /** A source without events. */
 export function newSource(project: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
-  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
-  return { id: derivedId('source', project, name), name, format, ...empty };
+  return {
+    ...{ id: derivedId('source', project, name), name, format },
+    ...{ events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null },
+    ...{ last_batch: null, usual_gap_ms: 0 },
+  };
 }
 
 /** The source after a batch was counted. */
 export function updateSource<S extends Omit<Source, 'hosts'>>(
   source: S,
-  { batch, events, withoutHost, sameRecords }: CountedBatch,
+  { batch, events, withoutHost, sameRecords, now }: CountedBatch,
 ): S {
   const updated: S = {
     ...source,
     format: mergeFormats([source.format, batch.source.format]),
     dropped: { ...source.dropped },
     examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
+    last_batch: Math.max(now, source.last_batch ?? now),
+    usual_gap_ms: usualGap(source, now),
   };
   const drop = (reason: string, n: number) => {
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
@@ -40,6 +45,19 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   updated.first_seen = first;
   updated.last_seen = last;
   return updated;
+}
+
+/** Pauses from longer ago than a few of these count little: a source may be read more often from now on. */
+const GAP_MEMORY_MS = 86_400_000;
+
+/** An average over time, so that one pause of a day outweighs a thousand of a second, but is forgotten after some days. */
+function usualGap(
+  { last_batch, usual_gap_ms }: Pick<Source, 'last_batch' | 'usual_gap_ms'>,
+  now: number,
+): number {
+  const gapMs = Math.max(0, now - (last_batch ?? now));
+  const weight = Math.exp(-gapMs / GAP_MEMORY_MS);
+  return usual_gap_ms * weight + gapMs * (1 - weight);
 }
 
 /** The source without examples from before `before`; undefined if it has none. */

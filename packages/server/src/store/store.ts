@@ -544,6 +544,10 @@ export interface Source {
   /** Times of the earliest and the latest event, null if every record was dropped. */
   first_seen: number | null;
   last_seen: number | null;
+  /** When its latest batch was counted, null if there was none. */
+  last_batch: number | null;
+  /** How long it usually sends nothing: a day, if it is read once a day. Of the last days, weighted by time. */
+  usual_gap_ms: number;
 }
 
 /** May contain personal data, so it is kept no longer than top lists. */

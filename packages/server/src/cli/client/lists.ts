@@ -10,7 +10,7 @@ import { TIMEZONE } from './range.ts';
 type Cell = string | number | { time: number | null };
 
 /** The names of a column in CSV and in a table, if it is there, and its values. */
-type Columns<T> = readonly (readonly [csv: string, table: string | null, cell: (item: T) => Cell])[];
+export type Columns<T> = readonly (readonly [csv: string, table: string | null, cell: (item: T) => Cell])[];
 
 export const hostsCommand = listCommand<Host>(
   ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
@@ -44,7 +44,7 @@ export const sourcesCommand = listCommand<LogSource>(
   ],
 );
 
-function listRenderer<T>(columns: Columns<T>, zone: Zone): Renderer<List<T>> {
+export function listRenderer<T>(columns: Columns<T>, zone: Zone): Renderer<List<T>> {
   const shown = columns.flatMap(([, header, cell]) => (header === null ? [] : [{ header, cell }]));
   const text = (cell: Cell) => {
     if (typeof cell === 'object') return cell.time === null ? '-' : dateTime(cell.time, zone, 'seconds');

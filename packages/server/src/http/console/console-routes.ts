@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
+import { annotationItems } from '../annotation-routes.ts';
 import { notCached, type Route } from '../route.ts';
 import { type ContentCoding, contentCoding } from '../send.ts';
 import type { Admission } from '../statistics/admission.ts';
@@ -67,11 +68,17 @@ export function consoleRoutes(
   store: Store,
   admission: Admission,
   now: () => number,
-  { installed, topListsMs }: { installed?: Installed | undefined; topListsMs?: number | undefined },
+  {
+    installed,
+    topListsMs,
+    limits,
+  }: { installed?: Installed | undefined; topListsMs?: number | undefined; limits: { geo?: unknown } },
 ): Route[] {
   const api = [
-    ...sessionRoutes(identity, now, topListsMs),
-    figuresRoute(store, admission, now),
+    ...sessionRoutes(identity, now, { topListsMs, hasGeoip: limits.geo !== undefined }),
+    figuresRoute(store, admission, now, (project, range) =>
+      annotationItems(identity.administration, project, range),
+    ),
     ...sourceRoutes(identity, store, now, installed),
   ];
   return [...fileRoutes(), ...api.map(notCached)];

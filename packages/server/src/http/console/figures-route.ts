@@ -10,6 +10,7 @@ import {
   sumOf,
 } from '../../statistics/filtered.ts';
 import { requestPeak } from '../../statistics/overview.ts';
+import type { Range } from '../../statistics/range.ts';
 import { type AttackFilter, QueryTooLarge, type Selection, type Store } from '../../store/store.ts';
 import { optionalFlagAt, parseJson } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
@@ -27,7 +28,12 @@ const HOST_POINTS_MAX = 60_000;
 /** How long to work before other queries get their turn. */
 const TURN_MS_MAX = 5;
 
-export function figuresRoute(store: Store, admission: Admission, now: () => number): Route {
+export function figuresRoute(
+  store: Store,
+  admission: Admission,
+  now: () => number,
+  annotationsIn: (project: string, range: Range) => readonly object[],
+): Route {
   return {
     method: 'POST',
     url: '/console/api/projects/:project_id/figures',
@@ -36,13 +42,13 @@ export function figuresRoute(store: Store, admission: Admission, now: () => numb
     /**
      * Requests, attacks and blocked attacks between neighbouring `edges`; categories without attacks are left out. `filter`
      * selects attacks as in the API, requests are always all. With `by_host`, also of each host; with `peak`, also the
-     * requests of the busiest second. With the API, the console would need one request per host, and ten times the bytes.
+     * requests of the busiest second; with `annotations`, also those of the range. With the API, the console would need one request per host, and ten times the bytes.
      */
     async handler(request, reply) {
       const project = pathParameter(request, 'project_id');
       const admit = <T>(compute: () => Promise<T>) => runAdmitted(admission, request, compute);
       const { query, hosts, ...whole } = await admit(async () => {
-        const { byHost, hasPeak, ...parsed } = parseFigures(parseJson(request.body), now());
+        const { byHost, hasPeak, hasAnnotations, ...parsed } = parseFigures(parseJson(request.body), now());
         const query = { ...parsed, project };
         const wanted = query.hosts && new Set(query.hosts);
         const hosts = byHost ? (await store.hosts(project)).filter(({ id }) => wanted?.has(id) ?? true) : [];
@@ -54,6 +60,7 @@ export function figuresRoute(store: Store, admission: Admission, now: () => numb
           query,
           hosts,
           first_seen,
+          ...(hasAnnotations && { annotations: annotationsIn(project, rangeOf(query)) }),
           ...(hasPeak && (await peak(store, query))),
           ...(await count(store, query)),
         };
@@ -143,7 +150,14 @@ function parseFigures(fields: unknown, now: number) {
   const raw: RawQuery = { ...(lists as RawQuery), ...(hosts === undefined ? {} : { hosts }), ...range };
   const { hosts: ids, filter = { include: {}, exclude: {} } } = parseRangeAndFilter(raw, now);
   const flag = (name: string) => optionalFlagAt(fields, name) ?? false;
-  return { edges: edges as number[], hosts: ids, filter, byHost: flag('by_host'), hasPeak: flag('peak') };
+  return {
+    edges: edges as number[],
+    hosts: ids,
+    filter,
+    byHost: flag('by_host'),
+    hasPeak: flag('peak'),
+    hasAnnotations: flag('annotations'),
+  };
 }
 
 function isTexts(value: unknown): value is string[] {

@@ -23,7 +23,7 @@ const PATH = '/console/api/session';
 export function sessionRoutes(
   { authenticator, administration }: RequestIdentity,
   now: () => number,
-  topListsMs: number | undefined,
+  { topListsMs, hasGeoip }: { topListsMs: number | undefined; hasGeoip: boolean },
 ): Route[] {
   const describeSession = ({ user, domain, session }: SignedIn) => ({
     user: { id: user.id, name: user.name, domain: domain.name, domain_id: domain.id, access: user.access },
@@ -38,6 +38,7 @@ export function sessionRoutes(
     drop_fixes: DROP_FIXES,
     keys_limit: KEYS_PER_USER_MAX,
     top_lists_ms: topListsMs ?? null,
+    has_geoip: hasGeoip,
   });
 
   return [

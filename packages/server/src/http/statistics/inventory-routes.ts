@@ -148,7 +148,10 @@ export function inventoryRoutes(store: Store): Route[] {
           parsePage(queryOf(request)),
         );
         // Examples are log lines, which readers of statistics need not see.
-        return { total, items: items.map(({ examples: _, ...source }) => source) };
+        return {
+          total,
+          items: items.map(({ examples: _, last_batch: _batch, usual_gap_ms: _gap, ...source }) => source),
+        };
       },
     },
     ...Object.entries(NOT_KEPT).map(([call, data]) => notKept(call, data)),
