@@ -18,7 +18,7 @@ export interface TuningReport {
     days: { day: string; attacks: number; would_block: number; false_positives: number }[];
     would_block: number;
     false_positives: number;
-    /** Whether the last 7 days have no likely false positive. */
+    /** Whether there are 7 days of data, and no likely false positive in the last 7 days. */
     ready: boolean;
     /** The same in a sentence. */
     text: string;

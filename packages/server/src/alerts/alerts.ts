@@ -132,12 +132,12 @@ export class Evaluator {
       return;
     }
     const incident = this.#incidents.openOf(alert);
-    const { isOpen, facts } = await evaluation.verdict(project_id, rule, incident !== null);
+    const { isOpen, until = now, facts } = await evaluation.verdict(project_id, rule, incident !== null);
     if (isOpen && incident === null) {
       const opened = await this.#incidents.open(alert, await facts());
       if (opened) this.#log(alert, opened, 'incident opened');
     } else if (!isOpen && incident !== null) {
-      await this.#incidents.close(incident, now, await this.#total(alert, incident, now));
+      await this.#incidents.close(incident, until, await this.#total(alert, incident, until));
       this.#log(alert, incident, 'incident closed');
     }
   }

@@ -79,7 +79,8 @@ export async function sendWebhook(
   throw new Error(`the receiver responded with status ${status}${hint}`);
 }
 
-export const NO_MAIL_SERVER = 'the service has no mail server: start it with --smtp-url and --mail-from';
+export const NO_MAIL_SERVER =
+  'there is no mail server: set --smtp-url and --mail-from of the service, and of `alert test`';
 
 /** `key` also becomes the Message-ID, by which mail servers recognize copies. */
 export async function sendMail(mail: Mail, key: string, smtp: SmtpSettings | null): Promise<void> {

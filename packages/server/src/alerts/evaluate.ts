@@ -10,9 +10,9 @@ import {
   POINT_MS,
   pointEdges,
 } from '../statistics/bursts.ts';
-import { CategoryStatistics } from '../statistics/filtered.ts';
+import { CategoryStatistics, ExactStatistics } from '../statistics/filtered.ts';
 import { DAY_MS } from '../statistics/grid.ts';
-import { topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
+import { attackTotal, type Count, topAttacks, topCategories, topHosts } from '../statistics/overview.ts';
 import type { Host, Source, Store } from '../store/store.ts';
 import { type Facts, NO_FACTS } from './incidents.ts';
 
@@ -29,8 +29,10 @@ interface Counted {
 }
 
 /** `facts` is called when an incident opens. */
-export interface Verdict {
+interface Verdict {
   isOpen: boolean;
+  /** When it was over, if that is known and not now. */
+  until?: number | undefined;
   facts(): Promise<Facts>;
 }
 
@@ -97,7 +99,7 @@ export class Evaluation {
     return {
       isOpen: thresholdIsOpen(rule, isOpen, current, previous),
       facts: async () => ({
-        ...(await this.#topValues(project, rule, now - windowMs)),
+        ...(await this.#mainValues(project, rule, now - windowMs)),
         since: now,
         attacks: current,
         usual: await this.#usual(project, rule, windowMs),
@@ -119,12 +121,13 @@ export class Evaluation {
     const lastShare = (now - (edges.at(-2) ?? 0)) / POINT_MS;
     const series = { counts, historyStart: historyStart(counts, requests), lastShare };
     const burst = findBursts({ ...series, sensitivity: rule.sensitivity }, BASELINE_POINTS).at(-1);
-    if (burst === undefined || !burst.isOpen) return none;
+    if (burst === undefined) return none;
+    if (!burst.isOpen) return { ...none, until: edges[burst.end] };
     const since = edges[burst.first] ?? now;
     return {
       isOpen: true,
       facts: async () => ({
-        ...(await this.#topValues(project, rule, since)),
+        ...(await this.#mainValues(project, rule, since)),
         since,
         attacks: Math.max(...counts.subarray(burst.first, burst.end)),
         usual: Math.round(new History(series).baselineAt(burst.first)?.mean ?? 0),
@@ -209,25 +212,30 @@ export class Evaluation {
     return sum === 0 ? null : Math.round(sum / own.length);
   }
 
-  /** The most frequent host, category, source and rule since a time. Sources and rules are those of whole hours. */
-  async #topValues(project: string, rule: AttackRule, from: number): Promise<Omit<Facts, 'since'>> {
+  /** The host, category, source and rule with at least half of the attacks since a time. */
+  async #mainValues(project: string, rule: AttackRule, from: number): Promise<Omit<Facts, 'since'>> {
     const hosts = await this.#hostIds(project, rule);
     const range = { project, hosts, from, to: this.now };
-    const categories =
-      rule.category === undefined ? undefined : CATEGORIES.filter((name) => name === rule.category);
-    const counted = categories ? new CategoryStatistics(this.store, categories) : this.store;
-    const top = (list: 'sources' | 'rules') =>
-      topAttacks(this.store, { ...range, list, limit: 1, categories }).then(
-        ({ items }) => items[0]?.key ?? null,
-        // An hour with too much data still opens an incident.
-        () => null,
-      );
+    const counted =
+      rule.category === undefined
+        ? new ExactStatistics(this.store)
+        : new CategoryStatistics(
+            this.store,
+            CATEGORIES.filter((name) => rule.category === name),
+          );
+    const total = await attackTotal(counted, range);
+    const main = async (list: Promise<{ attacks?: number; items: Count[] }>) => {
+      // An hour with too much data for a list still opens an incident.
+      const { items, attacks = total } = await list.catch(() => ({ attacks: 0, items: [] as Count[] }));
+      const [first] = items;
+      return first !== undefined && 2 * first.num >= attacks ? first.key : null;
+    };
     return {
       ...NO_FACTS,
-      host: rule.host ?? (await topHosts(counted, range, 1)).items[0]?.key ?? null,
-      category: rule.category ?? (await topCategories(this.store, range, 1)).items[0]?.key ?? null,
-      source: await top('sources'),
-      rule: await top('rules'),
+      host: rule.host ?? (await main(topHosts(counted, range, 1))),
+      category: rule.category ?? (await main(topCategories(counted, range, 1))),
+      source: await main(topAttacks(counted, { ...range, list: 'sources', limit: 1 })),
+      rule: await main(topAttacks(counted, { ...range, list: 'rules', limit: 1 })),
     };
   }
 }

@@ -1,6 +1,7 @@
 /** What an alert says. Names of hosts, sources and rules come from logs, so attackers write them: every channel escapes them. */
 import type { Alert, AlertRule, Delivery, Incident } from '../identity/records.ts';
 import { number, plural, printable } from '../printable.ts';
+import { ruleFields } from './rules.ts';
 
 export interface MessageContext {
   project: { id: string; name: string };
@@ -111,7 +112,7 @@ export function ruleText(rule: AlertRule): string {
     case 'silent':
       return `no line from ${rule.source} for ${minutes(rule.for_s)}`;
     case 'report':
-      return 'weekly report';
+      return `weekly report, ${ruleFields(rule).at} ${rule.timezone}`;
   }
 }
 

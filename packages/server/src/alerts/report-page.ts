@@ -54,7 +54,7 @@ ${rankings.map(ranking).join('\n')}
     ['Source', 'Last line'],
     silent.map(({ name, last_seen }) => [name, clock(last_seen)]),
     2,
-    'All log sources send.',
+    'No log source sends less often than usual.',
   )}</section>
 <section><h2>Likely false positives</h2>${table(
     ['Host and path', 'What matched', 'Rules', 'Attacks'],

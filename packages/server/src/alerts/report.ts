@@ -1,8 +1,10 @@
 /** The figures of a report on a project, and the mail that has it. */
+import { CATEGORIES } from '../event.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { Incident } from '../identity/records.ts';
 import { number } from '../printable.ts';
 import { THRESHOLD_DEFAULT } from '../statistics/anomaly-score.ts';
+import { ExactStatistics } from '../statistics/filtered.ts';
 import { DAY_MS } from '../statistics/grid.ts';
 import {
   attackActions,
@@ -72,6 +74,7 @@ export async function createReport(
   project: { id: string; name: string },
   { from, to }: { from: number; to: number },
 ): Promise<Report> {
+  const exact = new ExactStatistics(store);
   const current = { project: project.id, from, to };
   const earlier = { project: project.id, from: from - (to - from), to: from };
   const step = to - from <= HOURLY_MS_MAX ? HOUR_MS : DAY_MS;
@@ -79,8 +82,8 @@ export async function createReport(
   for (let edge = (Math.floor(from / step) + 1) * step; edge < to; edge += step) edges.push(edge);
   edges.push(to);
   const [attacks, blocked] = await store.count({ project: project.id, edges, rows: 'actions' });
-  const ranked = async (title: string, column: string, list: List): Promise<Ranking> => {
-    const { items } = await list(current, TOP);
+  const ranked = async (title: string, column: string, list: List, top = TOP): Promise<Ranking> => {
+    const { items } = await list(current, top);
     const old = await list(earlier, COMPARED_MAX);
     // Top lists of the time before may have been deleted.
     const isWhole = old.items.length >= old.total && (old.from ?? 0) <= earlier.from;
@@ -88,12 +91,12 @@ export async function createReport(
     const before = (key: string) => counts.get(key) ?? (isWhole ? 0 : null);
     return { title, column, items: items.map(({ key, num }) => ({ key, num, before: before(key) })) };
   };
-  const top =
+  const most =
     (list: 'sources' | 'rules'): List =>
     (range, limit) =>
-      topAttacks(store, { ...range, list, limit });
+      topAttacks(exact, { ...range, list, limit });
   const paths: List = async (range, limit) => {
-    const { items, ...rest } = await topUrls(store, { ...range, limit });
+    const { items, ...rest } = await topUrls(exact, { ...range, limit });
     return { ...rest, items: items.map(({ host, key, num }) => ({ key: `${host}${key}`, num })) };
   };
   const incidents = identity.alerts
@@ -116,10 +119,15 @@ export async function createReport(
     attacks,
     blocked,
     rankings: [
-      await ranked('Categories', 'Category', (range, limit) => topCategories(store, range, limit)),
+      await ranked(
+        'Categories',
+        'Category',
+        (range, limit) => topCategories(store, range, limit),
+        CATEGORIES.length,
+      ),
       await ranked('Hosts', 'Host', (range, limit) => topHosts(store, range, limit)),
-      await ranked('Sources', 'Source', top('sources')),
-      await ranked('Rules', 'Rule', top('rules')),
+      await ranked('Sources', 'Source', most('sources')),
+      await ranked('Rules', 'Rule', most('rules')),
       await ranked('Paths', 'Host and path', paths),
     ],
     incidents,

@@ -33,7 +33,8 @@ export function parseAlert(value: unknown, allowPrivate: boolean): NewAlert {
   if ((webhook === undefined) === (mail === undefined))
     throw new Error('the alert needs a webhook or a mail address: one of both');
   const parsed = parseRule(objectOf(rule, 'rule'));
-  if (parsed.kind === 'report' && mail === undefined) throw new Error('a report is sent by mail: set mail');
+  if (parsed.kind === 'report' && mail === undefined)
+    throw new Error('a report is sent by mail: set a mail address instead of a webhook');
   const channel =
     mail === undefined ? { webhook: webhookUrl(webhook, allowPrivate) } : { mail: mailAddress(mail) };
   return { name, rule: parsed, channel };
@@ -98,7 +99,7 @@ function sensitivity({ sensitivity: given = SENSITIVITY }: Fields): number {
 }
 
 /** `Mon 08:00`, by the clock of the time zone. */
-function schedule({ at, timezone = '+00:00' }: Fields): { minute: number; timezone: string } {
+function schedule({ at = 'Mon 08:00', timezone = '+00:00' }: Fields): { minute: number; timezone: string } {
   const [, day = '', hour, minute] = /^([A-Z][a-z]{2}) ([01]\d|2[0-3]):([0-5]\d)$/.exec(String(at)) ?? [];
   const index = DAYS.indexOf(day);
   if (index === -1) throw new Error("rule.at must be a day and a time, like 'Mon 08:00'");
@@ -135,10 +136,12 @@ export function webhookUrl(value: unknown, allowPrivate: boolean): string {
   if (allowPrivate) return url.href;
   if (isLoopback(host) || /(^|\.)localhost\.?$/.test(host) || (isIP(host) && isPrivateAddress(host)))
     throw new Error(
-      `webhook ${host} is a loopback, link-local or private address: use a public one, or start the service with --alert-allow-private`,
+      `webhook ${host} is a loopback, link-local or private address: use a public one, or --alert-allow-private of the service and of this command`,
     );
   if (url.protocol === 'http:')
-    throw new Error('webhook must be https; plain http needs a service with --alert-allow-private');
+    throw new Error(
+      'webhook must be https; plain http needs --alert-allow-private of the service and of this command',
+    );
   return url.href;
 }
 

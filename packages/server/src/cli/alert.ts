@@ -11,9 +11,11 @@ import { parseAlert, ruleFields } from '../alerts/rules.ts';
 import { ALERT_OPTIONS, LOCATION_OPTIONS, SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import type { Alert, Incident } from '../identity/records.ts';
-import { number } from '../printable.ts';
+import { plural } from '../printable.ts';
 import { SENSITIVITY } from '../statistics/bursts.ts';
+import { UTC } from '../zone.ts';
 import { alertSettings } from './alert-settings.ts';
+import { givenTime } from './client/range.ts';
 import {
   command,
   printLine,
@@ -117,10 +119,18 @@ const addAlert = subcommand(
     },
     check: (values) => ruleProblems(values),
     run: ({ project, webhook, mail, alertAllowPrivate = false, json, ...values }, [name = ''], io) =>
-      withIdentity(values, io, async ({ administration }) => {
+      withInstallation(values, io, async ({ identity: { administration }, store }) => {
         const { id } = administration.projectNamed(project);
         const fields = { name, rule: ruleOf(values), ...(mail === undefined ? { webhook } : { mail }) };
         const { alert, secret } = await administration.addAlert(id, parsed(fields, alertAllowPrivate));
+        const { host, silent } = values;
+        if (
+          host !== undefined &&
+          !(await store.hosts(id)).some(({ hostname }) => hostname === host.toLowerCase())
+        )
+          warn(io, `no log has named the host ${host} yet: the alert is for later ones`);
+        if (silent !== undefined && !(await store.sources(id)).some((source) => source.name === silent))
+          warn(io, `there is no log source ${silent} yet: the alert waits for its first lines`);
         const result = { ...shown(alert), ...(secret !== undefined && { secret }) };
         printResult(io, json, result, `alert ${name} has the ID ${alert.id}: ${ruleText(alert.rule)}`);
         if (!json && secret !== undefined)
@@ -159,14 +169,12 @@ const testAlert = subcommand('test <alert>', 'send a test message of an alert no
       const named = { ...alert, name: `Test of ${alert.name}` };
       const incident = { ...exampleOf(alert.rule), id, alert_id: alert.id, since: io.now() };
       const context = { project: found, publicUrl: settings.publicUrl };
-      const send = async () =>
-        alert.rule.kind === 'report'
-          ? sendMail(
-              { to: alert.target, ...(await reportMail({ store, identity }, found, io.now())) },
-              id,
-              settings.smtp,
-            )
-          : sendMessage(identity.alerts, { alert: named, incident, event: 'open' }, context, settings);
+      const send = async () => {
+        if (alert.rule.kind !== 'report')
+          return sendMessage(identity.alerts, { alert: named, incident, event: 'open' }, context, settings);
+        const mail = await reportMail({ store, identity }, found, io.now());
+        return sendMail({ to: alert.target, ...mail, subject: `Test of ${mail.subject}` }, id, settings.smtp);
+      };
       await send().catch((error) => {
         throw new UserError(`the test message was not delivered: ${reasonOf(error)}`);
       });
@@ -179,7 +187,8 @@ const testAlert = subcommand('test <alert>', 'send a test message of an alert no
 function exampleOf(rule: Alert['rule']): Omit<Incident, 'id' | 'alert_id' | 'since'> {
   const none = { ...NO_FACTS, until: null, total: null, deliveries: [] };
   if ('percent' in rule) return { ...none, percent: rule.percent };
-  if (rule.kind === 'silent' || rule.kind === 'report') return none;
+  if (rule.kind === 'silent') return { ...none, source: rule.source };
+  if (rule.kind === 'report') return none;
   const attacks = rule.kind === 'threshold' ? rule.attacks : EXAMPLE_ATTACKS;
   return { ...none, attacks, host: rule.host ?? 'test.example.com', category: rule.category ?? null };
 }
@@ -203,13 +212,16 @@ const replayAlerts = subcommand(
   {
     options: {
       ...OPTIONS,
-      from: required(option('--from <time>', 'start of the history', timestamp)),
-      to: option('--to <time>', 'end of the history [default: now]', timestamp),
+      from: required(
+        option('--from <time>', 'start of the history, like yesterday or 2026-07-01', givenTime),
+      ),
+      to: option('--to <time>', 'end of the history [default: now]', givenTime),
       json: JSON_OUTPUT,
     },
-    run: ({ project, from, to: given, json, ...location }, [name], io) =>
+    run: ({ project, from: givenFrom, to: givenTo, json, ...location }, [name], io) =>
       withInstallation(location, io, async ({ identity: { administration }, store }) => {
-        const to = given ?? io.now();
+        const from = givenFrom.resolve(UTC, io.now()).from;
+        const to = givenTo?.resolve(UTC, io.now()).to ?? io.now();
         if (from >= to) throw new UserError('--from must be before --to');
         const { id } = administration.projectNamed(project);
         const alerts =
@@ -230,7 +242,7 @@ const replayAlerts = subcommand(
           alert,
           clock(since),
           until === null ? 'open at the end' : clock(until),
-          attacks === null ? `up to ${percent}% server errors` : `up to ${number(attacks)} attacks`,
+          attacks === null ? `up to ${percent}% server errors` : `up to ${plural(attacks, 'attack')}`,
         ]);
       }),
   },
@@ -302,8 +314,8 @@ function ruleOf(values: RuleValues): object {
   if (errors !== undefined) return { kind: 'errors', percent: errors, within_s, ...selected };
   if (dropped !== undefined) return { kind: 'dropped', percent: dropped, within_s };
   if (silent !== undefined) return { kind: 'silent', source: silent, for_s: (values.for ?? 900_000) / 1_000 };
-  const { at = 'Mon 08:00', timezone } = values;
-  return { kind: 'report', at, ...(timezone !== undefined && { timezone }) };
+  const { at, timezone } = values;
+  return { kind: 'report', ...(at !== undefined && { at }), ...(timezone !== undefined && { timezone }) };
 }
 
 function percent(value: string): number {

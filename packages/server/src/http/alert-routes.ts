@@ -39,7 +39,7 @@ const RULE = partialObject(
     percent: integer('`errors`, `dropped`: share in percent.'),
     source: string('`silent`: name of the log source.'),
     for_s: integer('`silent`: how long it may send nothing, in seconds.'),
-    at: string('`report`: day and time, such as `Mon 08:00`.'),
+    at: string('`report`: day and time. Default: `Mon 08:00`.'),
     timezone: string('`report`: time zone of `at`. Default: `+00:00`.'),
   },
   { required: ['kind'] },

@@ -209,7 +209,8 @@ export function burstText({ category, host, source, attacks, blocked, times_usua
     source !== null && `from ${source}`,
   ];
   // Rounded down: 100% means all.
-  const share = Math.floor((100 * blocked) / attacks);
+  const percent = Math.floor((100 * blocked) / attacks);
+  const share = percent === 0 && blocked > 0 ? 'less than 1' : percent;
   return [
     what.filter(Boolean).join(' '),
     ...(times_usual === null ? [] : [`${TIMES.format(times_usual)} times the usual`]),
@@ -219,12 +220,18 @@ export function burstText({ category, host, source, attacks, blocked, times_usua
 
 const TIMES = new Intl.NumberFormat('en');
 
+/** Fewer attacks in an hour are not many, whatever is usual. */
+const MANY_MIN = 20;
+
 function quietText(attacks: number, usual: Situation['usual']): string {
   const number = (count: number) => TIMES.format(count);
   const now = `${attacks === 0 ? 'no' : number(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} in the last hour`;
   if (usual === null) return `Quiet: ${now}.`;
   const { low, high } = usual;
-  return `Quiet: ${now}, usually ${low === high ? '' : `${number(low)} to `}${number(high)}.`;
+  const range = `usually ${low === high ? '' : `${number(low)} to `}${number(high)}`;
+  return attacks > Math.max(MANY_MIN, 2 * high)
+    ? `No burst now, but ${now}, ${range}.`
+    : `Quiet: ${now}, ${range}.`;
 }
 
 /** `16:40`, with the date on another day. */

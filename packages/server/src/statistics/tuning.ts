@@ -94,7 +94,7 @@ interface Candidate {
 }
 
 export async function tuningReport(
-  store: Pick<Store, 'hosts' | 'scanAttacks'>,
+  store: Pick<Store, 'hosts' | 'sources' | 'scanAttacks'>,
   query: TuningQuery,
 ): Promise<TuningReport> {
   const hostnames = new Map((await store.hosts(query.project)).map(({ id, hostname }) => [id, hostname]));
@@ -102,11 +102,16 @@ export async function tuningReport(
   await store.scanAttacks(query, (hour) => addToSources(sources, hour));
   const requests = new MatchedRequests(query.zone, sources, hostnames);
   await store.scanAttacks(query, (hour) => requests.add(hour));
-  return new Slices().run(reportOf(query, sources, requests));
+  // Log sources: the time of the first event of any.
+  const dataFrom = Math.min(
+    ...(await store.sources(query.project)).map(({ first_seen }) => first_seen ?? query.to),
+  );
+  return new Slices().run(reportOf(query, dataFrom, sources, requests));
 }
 
 function* reportOf(
   query: TuningQuery,
+  dataFrom: number,
   sources: Sources,
   requests: MatchedRequests,
 ): Generator<void, TuningReport> {
@@ -134,7 +139,7 @@ function* reportOf(
     items,
     kept_attacks: requests.keptAttacks,
     left_out: requests.leftOut,
-    blocking: yield* blockingOf(query, requests, range),
+    blocking: yield* blockingOf(query, dataFrom, requests, range),
   };
 }
 
@@ -270,7 +275,7 @@ function itemOf(
   const since = new Date(all.first + query.zone.offsetAt(all.first)).toISOString().slice(0, 10);
   const comments = [
     `${likely.replace('_', ' ')}: ${group.host}${group.path}, ${rules.length === 1 ? 'rule' : 'rules'} ${rules.join(' ')}, ${variable || 'no variable'}`,
-    `${reasons.join('; ')}. Since ${since}: ${plural(all.attacks, 'attack')}, ${alone} of them pass with this exclusion alone.`,
+    `${reasons.join('; ')}. Since ${since}: ${plural(all.attacks, 'attack')}, ${number(alone)} of them pass with this exclusion alone.`,
   ];
   return {
     rules: rules.map(String),
@@ -396,6 +401,7 @@ function durationText(ms: number): string {
 /** What the engine would have blocked, by day. */
 function* blockingOf(
   query: TuningQuery,
+  dataFrom: number,
   { groups, otherDays, unknownOthers }: MatchedRequests,
   { first, length }: { first: number; length: number },
 ): Generator<void, TuningReport['blocking']> {
@@ -422,24 +428,45 @@ function* blockingOf(
   });
   const sum = (list: readonly BlockingDay[], name: 'attacks' | 'would_block' | 'false_positives') =>
     list.reduce((total, each) => total + each[name], 0);
-  const week = days.slice(-WEEK_DAYS);
-  const isWeek = query.to - query.from >= WEEK_DAYS * DAY_MS;
-  const [wrong, blocks] = [sum(week, 'false_positives'), sum(week, 'would_block')];
-  const wouldBlock = `With the engine on, ${plural(blocks, 'attack')} would have been blocked`;
-  let text = `No likely false positive in the last ${WEEK_DAYS} days. ${wouldBlock}.`;
-  if (wrong > 0)
-    text = `${wouldBlock} in the last ${WEEK_DAYS} days; ${number(wrong)} of them are likely false positives.`;
-  else if (unknownOthers > 0)
-    text = `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range. ${wouldBlock}.`;
-  else if (!isWeek)
-    text = `No likely false positive, but the range is shorter than ${WEEK_DAYS} days. ${wouldBlock}.`;
-  else if (sum(week, 'attacks') === 0)
-    text = `No attacks are kept of the last ${WEEK_DAYS} days: check that the logs still arrive.`;
+  const [blocks, wrong] = [sum(days, 'would_block'), sum(days, 'false_positives')];
+  // A week that begins at noon touches eight days.
+  const weekFrom = query.to - WEEK_DAYS * DAY_MS;
+  const week = days.slice(-daysOf({ ...query, from: weekFrom }).length);
+  const isWeek = query.from <= weekFrom && dataFrom <= weekFrom;
+  const problem = problemOf({
+    isWeek,
+    wrong: sum(week, 'false_positives'),
+    unknownOthers,
+    attacks: sum(week, 'attacks'),
+  });
+  const reason = problem ?? `No likely false positive in the last ${WEEK_DAYS} days.`;
   return {
     days,
-    would_block: sum(days, 'would_block'),
-    false_positives: sum(days, 'false_positives'),
-    ready: wrong === 0 && unknownOthers === 0 && isWeek && sum(week, 'attacks') > 0,
-    text,
+    would_block: blocks,
+    false_positives: wrong,
+    ready: problem === null,
+    text: `${reason} With the engine on, ${plural(blocks, 'attack')} of this range would have been blocked; likely false positives among them: ${number(wrong)}.`,
   };
+}
+
+/** Why the engine should not be switched on; null if there is no reason. */
+function problemOf({
+  isWeek,
+  wrong,
+  unknownOthers,
+  attacks,
+}: {
+  isWeek: boolean;
+  wrong: number;
+  unknownOthers: number;
+  attacks: number;
+}): string | null {
+  if (wrong > 0) return `The last ${WEEK_DAYS} days have likely false positives.`;
+  if (unknownOthers > 0)
+    return `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range.`;
+  if (!isWeek)
+    return `No likely false positive, but this range has less than ${WEEK_DAYS} days of data: most are found only in a week.`;
+  if (attacks === 0)
+    return `No attacks are kept of the last ${WEEK_DAYS} days: check that the logs still arrive.`;
+  return null;
 }

@@ -15,7 +15,7 @@ import { CONNECTION_OPTIONS } from './connection.ts';
 import { count } from './format.ts';
 
 /** Paths may contain commas. */
-const paths = listOfValues(text, /\n/);
+const paths = listOfValues(path, /\n/);
 
 export const FILTER_OPTIONS = {
   source: option(
@@ -52,8 +52,8 @@ export const FILTER_OPTIONS = {
     'no attacks with this action',
     listOfValues(oneOf('block', 'log')),
   ),
-  country: option('--country <code...>', 'only attacks from these countries, like DE', listOfValues(text)),
-  notCountry: option('--not-country <code...>', 'no attacks from these countries', listOfValues(text)),
+  country: option('--country <code...>', 'only attacks from these countries, like DE', listOfValues(country)),
+  notCountry: option('--not-country <code...>', 'no attacks from these countries', listOfValues(country)),
   status: option('--status <code...>', 'only attacks with these response codes', listOfValues(statusCode)),
   notStatus: option(
     '--not-status <code...>',
@@ -112,6 +112,17 @@ export function filtersOf(values: FilterValues): AttackFilter {
 function network(value: string): string {
   if (!isNetwork(value))
     throw new Error('must be an address like 192.0.2.7, or a network like 192.0.2.0/24 or 2001:db8::/32');
+  return value;
+}
+
+function country(value: string): string {
+  if (!/^[a-z]{2}$/i.test(value)) throw new Error('must be a country code of two letters, like DE');
+  return value;
+}
+
+function path(value: string): string {
+  if (!/^(\/[^?]*|\*)$/s.test(value))
+    throw new Error('must be a path without a query, like /login, or a prefix, like /admin/*');
   return value;
 }
 
