@@ -203,7 +203,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
   mutant(
     'cells-peaks-added',
     'store/cells.ts',
-    'total = isPeak ? Math.max(total, addition) : total + addition;',
+    'total = keepsLarger ? Math.max(total, addition) : total + addition;',
     'total += addition;',
     cells('larger peak of a cell'),
   ),
@@ -217,9 +217,37 @@ export const STORE_MUTANTS: readonly Mutant[] = [
   mutant(
     'minutes-peaks-added',
     'store/minutes.ts',
-    'series >= FIRST_PEAK ? Math.max(known, total) : known + total',
+    'isPeak(series) ? Math.max(known, total) : known + total',
     'known + total',
     lmdb('busiest seconds equal the oracle'),
+  ),
+  mutant(
+    'codes-upstream-as-waf',
+    'store/minutes.ts',
+    'isSame ? FIRST_CODE : FIRST_WAF_CODE',
+    'FIRST_CODE',
+    lmdb('response codes and their classes add up'),
+  ),
+  mutant(
+    'codes-without-code-lost',
+    'store/rows.ts',
+    'add(rows.at(-1) ?? withoutCode, withoutCode, 1);',
+    '',
+    lmdb('response codes and their classes add up'),
+  ),
+  mutant(
+    'bytes-not-copied',
+    'store/cells.ts',
+    'yield bytesIn === undefined && bytesOut === undefined ? one : { ...one, bytesIn, bytesOut };',
+    'yield one;',
+    lmdb('a project that is copied'),
+  ),
+  mutant(
+    'pages-bound-lost',
+    'store/top-lists.ts',
+    'evictions.error += error;\n    for (const entry of this.entries.values()) entry.error += error;',
+    '',
+    lmdb('error pages keep their bounds'),
   ),
   mutant(
     'top-hour-cut-by-horizon',

@@ -131,6 +131,21 @@ describe('queries', () => {
       [],
       (client) => client.qpsTimeline({ ...RANGE, groupBy: 'DAY', displayOption: 0 }),
     ],
+    [
+      `overviews/response-code/timeline?${WHOLE_SENT}&group_by=DAY&response_source=UPSTREAM`,
+      [{ key: '200', timeline: [] }],
+      (client) => client.responseCodeTimeline({ ...whole, groupBy: 'DAY', responseSource: 'UPSTREAM' }),
+    ],
+    [
+      `overviews/bandwidth/timeline?${RANGE_SENT}&display_option=1`,
+      [],
+      (client) => client.bandwidthTimeline({ ...RANGE, displayOption: 1 }),
+    ],
+    [
+      `overviews/abnormal?${RANGE_SENT}&top=3&code=502`,
+      { ...list, ...coverage, requests: 3 },
+      (client) => client.errorPages({ ...RANGE, top: 3, code: 502 }),
+    ],
     [`overviews/attack/timeline?${WHOLE_SENT}`, [], (client) => client.attackTimeline(whole)],
     [
       `overviews/attack/top-domains?${RANGE_SENT}&top=9`,

@@ -58,6 +58,12 @@ export interface Client {
   qpsTimeline(query: QpsTimelineQuery): Promise<Series<OverviewKey>[]>;
   /** Attacks over time for each of the `ATTACK_TYPES`, in their order. */
   attackTimeline(query: TimelineQuery & AttackFilter): Promise<Series<AttackType>[]>;
+  /** Requests over time for each response code that occurs, ascending, and then `none`. They add up to the requests. */
+  responseCodeTimeline(query: ResponseCodesQuery): Promise<Series<string>[]>;
+  /** Bytes per second over time. Covers the whole minutes that the range touches. */
+  bandwidthTimeline(query: QpsTimelineQuery): Promise<Series<BandwidthKey>[]>;
+  /** The paths of the most requests with a response code. The same path on two hosts is two items. */
+  errorPages(query: ErrorPagesQuery): Promise<ErrorPages>;
   /** The most attacked hosts, by name, as the overview calls return them. */
   topDomains(query: TopAttacksQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
@@ -159,8 +165,24 @@ export type TimelineQuery = StatisticsQuery & {
 };
 
 export type QpsTimelineQuery = TimelineQuery & {
-  /** 0: the average of each point, rounded to a whole number. 1: its busiest second. @default 0 */
+  /** 0: the average of each point, rounded to a whole number. 1: its busiest second (of bytes: minute). @default 0 */
   displayOption?: 0 | 1 | undefined;
+};
+
+export type ResponseCodesQuery = TimelineQuery & {
+  /**
+   * `WAF`: what clients got. `UPSTREAM`: what the server behind the firewall responded, if the log has both; `none` if it was
+   * not asked.
+   * @default 'WAF'
+   */
+  responseSource?: 'WAF' | 'UPSTREAM' | undefined;
+};
+
+export type ErrorPagesQuery = StatisticsQuery & {
+  /** @default 404 */
+  code?: 404 | 500 | 502 | undefined;
+  /** Maximum number of items, 1 to 1,000. @default 5 */
+  top?: number | undefined;
 };
 
 export interface SituationQuery extends CallOptions, Pick<StatisticsQuery, 'hosts'> {
@@ -430,6 +452,20 @@ export interface UrlCount extends BoundedCount {
   /** For the `hosts` of a query. */
   host_id: string | null;
 }
+
+/** `key` is the path, without the query. */
+export interface PageCount extends Omit<UrlCount, 'host'> {
+  /** The host name, empty for requests without a registered host. */
+  host: string;
+}
+
+/** An item has at least `num` requests, and at most `num + error`. Covers whole hours. */
+export interface ErrorPages extends Top<PageCount>, Omit<Coverage, 'attacks'> {
+  /** Exact number of requests with this code and a path. */
+  requests: number;
+}
+
+export type BandwidthKey = 'IN_BANDWIDTH' | 'OUT_BANDWIDTH' | 'BANDWIDTH';
 
 export interface AttackSourceCount extends Coverage {
   /** Number of different sources. */
@@ -859,6 +895,9 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     overviewTimeline: (query) => statistics('overviews/request/timeline', 'list', query),
     qpsTimeline: (query) => statistics('overviews/qps/timeline', 'list', query),
     attackTimeline: (query) => statistics('overviews/attack/timeline', 'list', query),
+    responseCodeTimeline: (query) => statistics('overviews/response-code/timeline', 'list', query),
+    bandwidthTimeline: (query) => statistics('overviews/bandwidth/timeline', 'list', query),
+    errorPages: (query) => statistics('overviews/abnormal', ['total', 'items', 'requests'], query),
     topDomains: (query) => statistics('overviews/attack/top-domains', ['total', 'items'], query),
     attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
     attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
@@ -945,10 +984,13 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
 
 type Parameters = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
-type AnyStatisticsQuery = TopAttacksQuery & Pick<QpsTimelineQuery, 'groupBy' | 'displayOption'>;
+type AnyStatisticsQuery = TopAttacksQuery &
+  Pick<QpsTimelineQuery, 'groupBy' | 'displayOption'> &
+  Pick<ResponseCodesQuery, 'responseSource'> &
+  Pick<ErrorPagesQuery, 'code'>;
 
 function statisticsParameters(query: AnyStatisticsQuery): Parameters {
-  const { from, to, timezone, recent, top, groupBy, displayOption } = query;
+  const { from, to, timezone, recent, top, groupBy, displayOption, responseSource, code } = query;
   const { hosts, ...filter } = filterParameters(query);
   return {
     from,
@@ -960,6 +1002,8 @@ function statisticsParameters(query: AnyStatisticsQuery): Parameters {
     ...filter,
     group_by: groupBy,
     display_option: displayOption,
+    response_source: responseSource,
+    code,
   };
 }
 

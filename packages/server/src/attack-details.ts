@@ -171,7 +171,7 @@ function masked(text: string): string {
 const REMEMBERED_MAX = 256;
 
 /** Attacks repeat rules, variables, values and user agents: remembering them takes a third of the time. */
-function remembered<T>(compute: (text: string) => T): (text: string) => T {
+export function remembered<T>(compute: (text: string) => T): (text: string) => T {
   const results = new Map<string, T>();
   return (text) => {
     const known = results.get(text);

@@ -47,7 +47,7 @@ test('a command that is loaded alone has the same help as among all commands', a
   expect(status).toBe(0);
   const names = commandsIn(out);
   expect(names.join(' ')).toBe(
-    'init serve demo ingest follow explain categories status timeline types events event tune peak top hosts sources annotate annotations configure ' +
+    'init serve demo ingest follow explain categories status timeline types events event tune peak codes traffic top hosts sources annotate annotations configure ' +
       'host source domain project user key alert report audit verify repair backup compact horizon migrate copy copy-identity completion',
   );
   for (const name of names) {

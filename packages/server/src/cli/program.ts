@@ -48,8 +48,10 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       'show everything that is kept of an attack: the request, and all rules with what they matched',
     tune: 'find rules that hit users; prints the narrowest exclusions for them, and what the firewall would block',
     peak: 'show the number of requests in the busiest second, and the minute in which it was',
-    'top <sources|networks|urls|rules|countries>':
-      'show the sources, networks (with --geoip), URLs, rules or countries with the most attacks; counts cover whole hours if some attacks are not kept',
+    codes: 'show requests by response code',
+    traffic: 'show the bytes per second that clients sent and got, over time',
+    'top <sources|networks|urls|rules|countries|pages>':
+      'show the sources, networks (with --geoip), URLs, rules or countries with the most attacks, or the pages with the most errors; counts cover whole hours if some attacks are not kept',
     hosts:
       "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
     sources:
@@ -110,6 +112,8 @@ const LOADERS: Readonly<Record<string, Load>> = {
   event: async () => (await import('./client/events.ts')).eventCommand,
   tune: async () => (await import('./client/tune.ts')).tuneCommand,
   peak: async () => (await import('./client/query.ts')).peakCommand,
+  codes: async () => (await import('./client/query.ts')).codesCommand,
+  traffic: async () => (await import('./client/query.ts')).trafficCommand,
   top: async () => (await import('./client/top.ts')).topCommand,
   hosts: async () => (await import('./client/lists.ts')).hostsCommand,
   sources: async () => (await import('./client/lists.ts')).sourcesCommand,

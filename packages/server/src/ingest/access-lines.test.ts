@@ -10,6 +10,7 @@ import type { ReadLines } from './batch-reader.ts';
 import type { LogRecord } from './formats/format.ts';
 import { fixedZone } from './formats/time-zone.ts';
 import { countLineEnds, LineBlock, Words } from './lines.ts';
+import { PageCounts } from './page-counts.ts';
 import { Pipeline } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 
@@ -108,7 +109,7 @@ function taken(bytes: Buffer): number {
     latest: NOW,
     host: undefined,
     onHost: () => {},
-    onPage: () => {},
+    pages: new PageCounts(),
   });
   access.take(0);
   access.end();

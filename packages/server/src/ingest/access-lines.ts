@@ -3,12 +3,15 @@
  * (docs/decisions/0011). Takes only lines that reader.ts would certainly read as requests, and leaves all others to it.
  */
 import { BYTES_MAX, PAGE_CODES } from '../event.ts';
-import { HEAD_LENGTH_MAX, requestUrl } from './formats/access.ts';
-import { type LogRecord, pageOf, REQUEST_LENGTH_MAX, requestRecord } from './formats/format.ts';
+import { HEAD_LENGTH_MAX } from './formats/access.ts';
+import { type LogRecord, REQUEST_LENGTH_MAX, requestRecord } from './formats/format.ts';
 import { COMMON_TIME_LENGTH, CommonTimeParser } from './formats/timestamps.ts';
 import { lineEnd, Words } from './lines.ts';
+import type { PageCounts, Paths } from './page-counts.ts';
 
 const TAB = 0x09;
+const HASH = 0x23;
+const QUESTION_MARK = 0x3f;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -29,8 +32,7 @@ interface AccessLinesOptions {
   host: string | undefined;
   /** Called at the first line of a host. */
   onHost(host: string | undefined): void;
-  /** Called for a line with one of PAGE_CODES. */
-  onPage(line: { time: number; host: string | undefined; status: number; page: string; count: 1 }): void;
+  pages: PageCounts;
 }
 
 /** Lines of one host within one second. */
@@ -44,6 +46,8 @@ interface HostLines {
   codes: number[];
   counts: number[];
   bytesOut: number;
+  /** The lists that got its last pages, by the position of the code in PAGE_CODES. */
+  pages: (Paths | undefined)[];
 }
 
 export class AccessLines {
@@ -106,12 +110,24 @@ export class AccessLines {
       counts.push(1);
     } else counts[i] = (counts[i] ?? 0) + 1;
     lines.bytesOut += this.#bytesOut;
-    if (!PAGE_CODES.includes(status)) return;
+    if (PAGE_CODES.includes(status)) this.#countPage(lines);
+  }
+
+  /** As `requestUrl` and `pageOf` of the formats. */
+  #countPage(lines: HostLines): void {
+    const { bytes } = this.#words;
     const end = Math.min(this.#requestEnd, this.#requestStart + REQUEST_LENGTH_MAX);
-    const url = requestUrl(this.#words.bytes.toString('latin1', this.#requestStart, end));
-    const page = url === undefined ? undefined : pageOf(url);
-    if (page !== undefined)
-      this.#options.onPage({ time: lines.time, host: lines.host, status, page, count: 1 });
+    let start = this.#requestStart;
+    while (start < end && bytes[start] !== SPACE) start++;
+    start++;
+    let at = start;
+    while (at < end && bytes[at] !== SPACE && bytes[at] !== QUESTION_MARK && bytes[at] !== HASH) at++;
+    if (at <= start) return;
+    const { pages } = this.#options;
+    const list = PAGE_CODES.indexOf(this.#status);
+    const paths = pages.open(lines.pages[list], lines.time, lines.host, undefined, this.#status);
+    lines.pages[list] = paths;
+    pages.addTo(paths, bytes.toString('latin1', start, at), 1);
   }
 
   /** Must be called after the last line. */
@@ -252,7 +268,16 @@ export class AccessLines {
 
   #open(start: number, nameLength: number, host: string | undefined): HostLines {
     this.#options.onHost(host);
-    return { start, nameLength, host, time: this.#time, codes: [], counts: [], bytesOut: 0 };
+    return {
+      start,
+      nameLength,
+      host,
+      time: this.#time,
+      codes: [],
+      counts: [],
+      bytesOut: 0,
+      pages: [],
+    };
   }
 }
 

@@ -157,7 +157,7 @@ export class BatchReader {
         if (host !== undefined) hosts.set(host, host);
         outcome.formats.access ??= 0;
       },
-      onPage: (line) => pages.add(line),
+      pages,
     });
     let others = 0;
     let last = first - 1;
@@ -218,8 +218,10 @@ export class BatchReader {
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
       if (record.details !== undefined) applyPrivacy(record.details, this.#limits);
       const { status, page } = record;
-      if (status !== undefined && page !== undefined) pages.add({ ...record, status, page });
-      record.page = undefined;
+      if (status !== undefined && page !== undefined) {
+        pages.add({ ...record, status, page });
+        record.page = undefined;
+      }
       records.push(record);
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       const { request, attack, count } = record;

@@ -2,15 +2,15 @@
  * The most frequent paths of requests with an error, in one batch: few enough that any number of distinct paths costs little.
  * As in Misra and Gries: if there are too many paths, all lose the count of the first one that goes.
  */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails, remembered } from '../attack-details.ts';
 import { PAGE_CODES, topUrl } from '../event.ts';
 import { type ErrorPages, HOUR_MS, PAGE_KEYS_MAX } from '../store/store.ts';
 
 /** Paths that are counted before the least frequent ones go. */
-const PATHS_MAX = 16 * PAGE_KEYS_MAX;
+const PATHS_MAX = 32 * PAGE_KEYS_MAX;
 
 /** The paths of one hour, host and code. */
-interface Paths {
+export interface Paths {
   hour: number;
   host: string | undefined;
   hostId: string | undefined;
@@ -44,18 +44,21 @@ export class PageCounts {
   }
 
   add({ time, host, hostId, status, page, count }: Page): void {
-    const hour = Math.floor(time / HOUR_MS);
-    const last = this.#last;
-    const isSame =
-      last?.hour === hour && last.code === status && last.host === host && last.hostId === hostId;
-    const list = isSame ? last : this.#open(hour, host, hostId, status);
-    this.#last = list;
-    const { counts } = list;
-    counts.set(page, (counts.get(page) ?? 0) + count);
-    if (counts.size > PATHS_MAX) shrink(list);
+    this.#last = this.open(this.#last, time, host, hostId, status);
+    this.addTo(this.#last, page, count);
   }
 
-  #open(hour: number, host: string | undefined, hostId: string | undefined, code: number): Paths {
+  /** The list of a line. `last`: one that may be it, because finding it takes longer than all the rest. */
+  open(
+    last: Paths | undefined,
+    time: number,
+    host: string | undefined,
+    hostId: string | undefined,
+    code: number,
+  ): Paths {
+    const hour = Math.floor(time / HOUR_MS);
+    if (last?.hour === hour && last.code === code && last.host === host && last.hostId === hostId)
+      return last;
     const key = `${hour} ${code} ${hostId === undefined ? '' : `#${hostId}`} ${host ?? ''}`;
     let list = this.lists.get(key);
     if (list === undefined) {
@@ -63,6 +66,12 @@ export class PageCounts {
       this.lists.set(key, list);
     }
     return list;
+  }
+
+  addTo(list: Paths, page: string, count: number): void {
+    const { counts } = list;
+    counts.set(page, (counts.get(page) ?? 0) + count);
+    if (counts.size > PATHS_MAX) shrink(list);
   }
 
   /** `idOf`: the ID of a host by its name; null if it is not registered. */
@@ -74,19 +83,21 @@ export class PageCounts {
       const paths = new Map<string, number>();
       let others = lost;
       for (const [page, count] of counts) {
-        const { url } = attackDetails({ url: page }) ?? {};
-        if (url === undefined) others += count;
-        else paths.set(topUrl(url), (paths.get(topUrl(url)) ?? 0) + count);
+        const path = pathOf(page);
+        if (path === '') others += count;
+        else paths.set(path, (paths.get(path) ?? 0) + count);
       }
       return { hour, hostId, code: PAGE_CODES.indexOf(code), paths, lost: others, error };
     });
   }
 }
 
+/** A path as it is kept; '' if it is none. Errors are often about the same paths. */
+const pathOf = remembered((page) => topUrl(attackDetails({ url: page })?.url ?? ''));
+
 /** Leaves at most PAGE_KEYS_MAX paths. */
 function shrink(list: Paths): void {
-  const sorted = Float64Array.from(list.counts.values()).sort();
-  const least = sorted[sorted.length - 1 - PAGE_KEYS_MAX] ?? 0;
+  const least = leastOf(list.counts);
   const kept = new Map<string, number>();
   for (const [page, count] of list.counts) {
     list.lost += Math.min(count, least);
@@ -94,4 +105,14 @@ function shrink(list: Paths): void {
   }
   list.error += least;
   list.counts = kept;
+}
+
+/** The largest count that goes. */
+function leastOf(counts: ReadonlyMap<string, number>): number {
+  let repeated = 0;
+  for (const count of counts.values()) if (count > 1) repeated++;
+  // In a flood of paths, nearly all are new.
+  if (repeated <= PAGE_KEYS_MAX) return 1;
+  const sorted = Float64Array.from(counts.values()).sort();
+  return sorted[sorted.length - 1 - PAGE_KEYS_MAX] ?? 0;
 }

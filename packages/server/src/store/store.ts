@@ -246,7 +246,7 @@ export const TOP_KEYS_DEFAULT = 1_024;
 export const TOP_KEYS_MAX = 4_096;
 
 /** How many paths `pages` keeps: appends of any access log change this list, so it has to be short. */
-export const PAGE_KEYS_MAX = 64;
+export const PAGE_KEYS_MAX = 32;
 
 /** How many attacks a project keeps per hour: about a megabyte. */
 export const EVENTS_MAX_DEFAULT = 16_384;

@@ -162,11 +162,9 @@ export class TopFinder<State extends {}> {
     to: number,
   ): Promise<Merged> {
     const { project, categories, codes, list } = query;
-    const isOfPages = list === 'pages';
-    const numbers = isOfPages
-      ? codes?.map((code) => PAGE_CODES.indexOf(code))
-      : categories?.map(storedCategory);
-    const merge = new TopMerge(new KeyHash(project), numbers ?? null, undefined, !isOfPages);
+    const numbers =
+      list === 'pages' ? codes?.map((code) => PAGE_CODES.indexOf(code)) : categories?.map(storedCategory);
+    const merge = new TopMerge(new KeyHash(project), numbers ?? null);
     let [hour, bytes, before] = [to, 0, 0];
     if (from >= to) return { merge, from };
     for await (const record of snapshot.records(from, to)) {

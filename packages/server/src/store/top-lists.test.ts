@@ -317,7 +317,7 @@ describe('a summary', () => {
     const bytes = summarize({ keysMax: 2, batches: [['/a', '/b', '/c'].map(single)] });
     expect(() => checkSummary(bytes)).not.toThrow();
     expect(() => checkSummary(bytes.subarray(0, 100))).toThrow('ends inside');
-    expect(() => checkSummary(Uint8Array.of(2))).toThrow('unknown kind 2');
+    expect(() => checkSummary(Uint8Array.of(3))).toThrow('unknown kind 3');
     expect(() => checkSummary(Uint8Array.of(0, 0, 255, 127))).toThrow('too long');
   });
 
@@ -328,6 +328,6 @@ describe('a summary', () => {
     expect(() => decodeRecord(Uint8Array.of(2, 1, 97, 4, 0, 1, 0))).toThrow('damaged');
     expect(() => decodeRecord(Uint8Array.of(4))).toThrow('unknown kind 4');
     expect(() => checkRecord(Uint8Array.of(2, 1, 97, 3, 0, 1, 0))).not.toThrow();
-    expect(() => checkRecord(Uint8Array.of(2, 1, 97, 3, 0, 1, 2))).toThrow('unknown kind 2');
+    expect(() => checkRecord(Uint8Array.of(2, 1, 97, 3, 0, 1, 3))).toThrow('unknown kind 3');
   });
 });

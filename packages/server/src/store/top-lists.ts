@@ -4,6 +4,7 @@
  *
  *   summary = 0 entry*                                       all values of the hour
  *           | 1 error losses lost{losses} registers entry*   some were evicted
+ *           | 2 error losses lost{losses} entry*             some were evicted, without a sketch of them
  *   entry   = shared length byte{length} [error] counts      keys in ascending order, `error` after evictions only
  *   counts  = (count*32 + category)*2 + more
  */
@@ -34,8 +35,8 @@ interface Evictions {
   error: number;
   /** Attacks of evicted values by category. */
   lost: number[];
-  /** A sketch of all values that were evicted, some of which may be back. */
-  sketch: Uint8Array;
+  /** A sketch of all values that were evicted, some of which may be back; null if there is none. */
+  sketch: Uint8Array | null;
 }
 
 /** One list of one scope in one hour. */
@@ -47,15 +48,16 @@ export class TopSummary {
     const summary = new TopSummary();
     const reader = new SummaryReader(bytes);
     const { evictions } = reader;
-    if (evictions) summary.#evictions = { ...evictions, sketch: new Uint8Array(evictions.sketch) };
+    if (evictions)
+      summary.#evictions = { ...evictions, sketch: evictions.sketch && new Uint8Array(evictions.sketch) };
     while (reader.next()) {
       summary.entries.set(reader.key(), { counts: reader.counts.slice(), error: reader.error });
     }
     return summary;
   }
 
-  /** Adds the attacks of a batch, then evicts values until `keysMax` are left. */
-  add(additions: Additions, keysMax: number, hash: KeyHash): void {
+  /** Adds the attacks of a batch, then evicts values until `keysMax` are left. `hash`: null for a list without sketches. */
+  add(additions: Additions, keysMax: number, hash: KeyHash | null): void {
     if (additions.lost?.length) this.#lose(additions.lost, additions.error ?? 0);
     const error = this.#evictions?.error ?? 0;
     for (const [key, counts] of additions) {
@@ -74,7 +76,7 @@ export class TopSummary {
   }
 
   #lose(losses: CategoryCounts, error: number): void {
-    const evictions = this.#openEvictions();
+    const evictions = this.#openEvictions(false);
     for (let i = 0; i < losses.length; i += 2) {
       const category = losses[i] ?? 0;
       evictions.lost[category] = (evictions.lost[category] ?? 0) + (losses[i + 1] ?? 0);
@@ -83,13 +85,14 @@ export class TopSummary {
     for (const entry of this.entries.values()) entry.error += error;
   }
 
-  #openEvictions(): Evictions {
-    this.#evictions ??= { error: 0, lost: CATEGORIES.map(() => 0), sketch: new Uint8Array(REGISTERS) };
+  #openEvictions(hasSketch: boolean): Evictions {
+    const sketch = hasSketch ? new Uint8Array(REGISTERS) : null;
+    this.#evictions ??= { error: 0, lost: CATEGORIES.map(() => 0), sketch };
     return this.#evictions;
   }
 
-  #evict(keysMax: number, hash: KeyHash): void {
-    const evictions = this.#openEvictions();
+  #evict(keysMax: number, hash: KeyHash | null): void {
+    const evictions = this.#openEvictions(hash !== null);
     const { lost, sketch } = evictions;
     const ranked = new Float64Array(this.entries.size);
     let n = 0;
@@ -108,7 +111,7 @@ export class TopSummary {
         const category = counts[i] ?? 0;
         lost[category] = (lost[category] ?? 0) + (counts[i + 1] ?? 0);
       }
-      hash.addTo(sketch, key);
+      if (hash !== null && sketch !== null) hash.addTo(sketch, key);
       this.entries.delete(key);
     }
   }
@@ -116,12 +119,12 @@ export class TopSummary {
   encode(writer: RecordWriter): void {
     writer.clear();
     const evictions = this.#evictions;
-    writer.number(evictions ? 1 : 0);
+    writer.number(evictions === null ? ALL : evictions.sketch === null ? EVICTED : SKETCHED);
     if (evictions) {
       writer.number(evictions.error);
       writer.number(evictions.lost.length);
       for (const count of evictions.lost) writer.number(count);
-      writer.copy(evictions.sketch, 0, REGISTERS);
+      if (evictions.sketch !== null) writer.copy(evictions.sketch, 0, REGISTERS);
     }
     let before: Uint8Array = Buffer.alloc(0);
     for (const key of [...this.entries.keys()].sort()) {
@@ -170,6 +173,11 @@ function sharedBytes(a: Uint8Array, b: Uint8Array): number {
 
 const KEY_BYTES_MAX = 1_024;
 
+/** Kinds of summaries. */
+const ALL = 0;
+const SKETCHED = 1;
+const EVICTED = 2;
+
 /** Reads one value after the other: `next`, then `key()`, `error` and `counts`, which is the same array each time. */
 class SummaryReader {
   readonly evictions: Evictions | null;
@@ -187,8 +195,8 @@ class SummaryReader {
     this.#start = this.#key.write(prefix);
     this.#reader = new NumberReader(bytes);
     const kind = this.#reader.number();
-    if (kind > 1) throw new Error(`a top list has the unknown kind ${kind}`);
-    this.evictions = kind === 1 ? readEvictions(this.#reader) : null;
+    if (kind > EVICTED) throw new Error(`a top list has the unknown kind ${kind}`);
+    this.evictions = kind === ALL ? null : readEvictions(this.#reader, kind === SKETCHED);
   }
 
   /** False after the last value. */
@@ -218,9 +226,10 @@ class SummaryReader {
   }
 }
 
-function readEvictions(reader: NumberReader): Evictions {
+function readEvictions(reader: NumberReader, hasSketch: boolean): Evictions {
   const error = reader.number();
   const lost = Array.from({ length: reader.number() }, () => reader.number());
+  if (!hasSketch) return { error, lost, sketch: null };
   const sketch = reader.bytes.subarray(reader.at, reader.at + REGISTERS);
   if (sketch.length < REGISTERS) throw new Error('a top list ends inside its registers');
   reader.at += REGISTERS;
@@ -284,7 +293,6 @@ export class TopMerge {
   readonly #isSelected: readonly boolean[];
   readonly #hash: KeyHash;
   readonly #keysMax: number;
-  readonly #hasSketches: boolean;
   #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
   /** A sketch of the values that are not kept, and maybe of others. */
   #sketch: Uint8Array | null = null;
@@ -297,14 +305,8 @@ export class TopMerge {
   /** The approximate memory, for caches. */
   bytes = 0;
 
-  /** `categories`: null selects all. `hasSketches`: summaries have sketches of all values that were evicted. */
-  constructor(
-    hash: KeyHash,
-    categories: readonly number[] | null,
-    keysMax = MERGED_KEYS_MAX,
-    hasSketches = true,
-  ) {
-    this.#hasSketches = hasSketches;
+  /** `categories`: null selects all. */
+  constructor(hash: KeyHash, categories: readonly number[] | null, keysMax = MERGED_KEYS_MAX) {
     this.#hash = hash;
     this.#keysMax = keysMax;
     this.#isSelected = CATEGORIES.map((_, number) => categories?.includes(number) ?? true);
@@ -336,7 +338,7 @@ export class TopMerge {
     let lost = 0;
     for (const [category, count] of evictions.lost.entries()) if (this.#isSelected[category]) lost += count;
     if (lost === 0) return 0;
-    if (this.#hasSketches && this.#isSelected.every(Boolean)) {
+    if (evictions.sketch !== null && this.#isSelected.every(Boolean)) {
       this.#sketch ??= new Uint8Array(REGISTERS);
       addSketch(this.#sketch, evictions.sketch);
     } else this.#hasUnknown = true;

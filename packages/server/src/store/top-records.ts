@@ -331,7 +331,8 @@ function* addToSections(
     if (additions === undefined) continue;
     const stored = sections[list];
     const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
-    summary.add(additions, list === PAGES ? Math.min(keysMax, PAGE_KEYS_MAX) : keysMax, hashOf(list));
+    if (list === PAGES) summary.add(additions, Math.min(keysMax, PAGE_KEYS_MAX), null);
+    else summary.add(additions, keysMax, hashOf(list));
     summary.encode(writer);
     sections[list] = new Uint8Array(writer.bytes());
     if (list !== PAGES) longestList = Math.max(longestList, summary.entries.size);

@@ -6,9 +6,9 @@ import { scaled } from '../../../../../test/random.ts';
 import { gridEdges } from '../../statistics/grid.ts';
 import { OffsetZone, UTC, type Zone, zoneOf } from '../../zone.ts';
 import {
-  plotCategories,
+  plotCounts,
+  plotKeys,
   plotTimeline,
-  plotTypes,
   pointsOf,
   resample,
   scaleLabel,
@@ -17,6 +17,7 @@ import {
   timeTicks,
 } from './plot.ts';
 
+const NOUNS = { key: 'category', counted: 'attacks' };
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
@@ -191,7 +192,7 @@ describe('the plot of a timeline by category', () => {
       robot: () => 7,
     };
     const categories = categoriesOf(range.from, range.to, UTC, (type, i) => nums[type]?.(i) ?? 0);
-    const lines = plotCategories(categories, range, zoneOf('+08:00'), terminal(64, 24));
+    const lines = plotKeys(categories, NOUNS, range, zoneOf('+08:00'), terminal(64, 24));
     expect(lines.slice(0, 6)).toEqual([
       '2026-07-01 20:00 to 2026-07-01 20:30 (+08:00), 1 minute per column',
       'category      attacks   peak │ 43,713 attacks',
@@ -219,7 +220,7 @@ describe('the plot of a timeline by category', () => {
           const categories = categoriesOf(range.from, range.to, UTC, (type, i) =>
             type === 'cc' ? 1 : (i * 7_919 * type.length) % (largest + 1),
           );
-          const lines = plotCategories(categories, range, UTC, terminal(columns, 24, color));
+          const lines = plotKeys(categories, NOUNS, range, UTC, terminal(columns, 24, color));
           const plain = lines.map(stripVTControlCharacters);
           for (const line of plain.slice(1)) expect(line.length).toBeLessThanOrEqual(columns);
           const rows = plain.slice(2, -2);
@@ -240,14 +241,15 @@ describe('the plot of a timeline by category', () => {
 
   test('has colors only if the terminal allows them, and says if the range is empty', () => {
     const categories = categoriesOf(range.from, range.to, UTC, () => 1);
-    const plain = plotCategories(categories, range, UTC, terminal(80, 24));
-    const colored = plotCategories(categories, range, UTC, terminal(80, 24, true));
+    const plain = plotKeys(categories, NOUNS, range, UTC, terminal(80, 24));
+    const colored = plotKeys(categories, NOUNS, range, UTC, terminal(80, 24, true));
     expect(plain.join('')).not.toContain('\u001b');
     expect(colored.join('')).toContain('\u001b[31m█');
     expect(colored.map(stripVTControlCharacters)).toEqual(plain);
     expect(
-      plotCategories(
+      plotKeys(
         categoriesOf(0, 0, UTC, () => 1),
+        NOUNS,
         { from: 0, to: 0 },
         UTC,
         terminal(80, 24),
@@ -259,14 +261,14 @@ describe('the plot of a timeline by category', () => {
 const DAY = { from: Date.UTC(2026, 6, 1), to: Date.UTC(2026, 6, 2) };
 const NARROW = { columns: 50, rows: 24, color: false };
 
-function countsOf(counts: Partial<AttackTypes>): AttackTypes {
-  const zero = Object.fromEntries(ATTACK_TYPES.map((type) => [type, 0]));
-  return { ...zero, ...counts } as AttackTypes;
+function plotTypes(counts: Partial<AttackTypes>, terminal: Parameters<typeof plotCounts>[4]): string[] {
+  const all = ATTACK_TYPES.map((type) => [type, counts[type] ?? 0] as const);
+  return plotCounts(all, 'attacks', DAY, UTC, terminal);
 }
 
 describe('the plot of attack types', () => {
   test('has all thirteen, the most frequent first, with counts and percentages', () => {
-    const lines = plotTypes(countsOf({ sqli: 1_500, robot: 2_998, rfi: 2 }), DAY, UTC, NARROW);
+    const lines = plotTypes({ sqli: 1_500, robot: 2_998, rfi: 2 }, NARROW);
     expect(lines).toHaveLength(14);
     expect(lines.slice(0, 5)).toEqual([
       '2026-07-01 00:00 to 2026-07-02 00:00 (+00:00), 4,500 attacks',
@@ -278,16 +280,16 @@ describe('the plot of attack types', () => {
   });
 
   test('without attacks has no bars', () => {
-    expect(plotTypes(countsOf({}), DAY, UTC, NARROW).join('\n')).not.toMatch(/[█-▏]/);
+    expect(plotTypes({}, NARROW).join('\n')).not.toMatch(/[█-▏]/);
   });
 
   test('fits the terminal, and has colors only if the terminal allows them', () => {
     for (const columns of [40, 80, 200]) {
-      const lines = plotTypes(countsOf({ xss: 7 }), DAY, UTC, { ...NARROW, columns });
+      const lines = plotTypes({ xss: 7 }, { ...NARROW, columns });
       for (const line of lines.slice(1)) expect(line.length).toBeLessThan(columns);
       expect(lines.join('')).not.toContain('\u001b');
     }
-    expect(plotTypes(countsOf({ xss: 7 }), DAY, UTC, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
+    expect(plotTypes({ xss: 7 }, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
   });
 });
 

@@ -1,13 +1,5 @@
 /** Plots for a terminal: timelines as columns, with two panels or a row for each category; counts as bars. */
-import {
-  ATTACK_TYPES,
-  type AttackType,
-  type AttackTypes,
-  type BoundedCount,
-  type Point,
-  type Timeline,
-  type TopAttacks,
-} from '@wafstat/client';
+import type { BoundedCount, Point, Timeline, TopAttacks } from '@wafstat/client';
 import { printable } from '../../printable.ts';
 import { DAY_MS, intervalOf } from '../../statistics/grid.ts';
 import type { Zone } from '../../zone.ts';
@@ -80,17 +72,24 @@ function columnsTitle(range: QueryRange, zone: Zone, { spanMs }: Columns, { colo
   return styled(`${titleOf(range, zone)}, ${durationText(spanMs)} per column`, 'bold', color);
 }
 
-/** Attacks over time of each category. The points of all categories have the same times. */
-export type CategoryTimeline = readonly { key: AttackType; timeline: readonly Point[] }[];
+/** Counts over time, by key. The points of all keys have the same times. */
+export type KeyedTimelines = readonly { key: string; timeline: readonly Point[] }[];
 
-/** A row for each category, the most frequent first. Each has its own scale, so that rare attacks show when they were. */
-export function plotCategories(
-  categories: CategoryTimeline,
+/** What the keys are, and what is counted. */
+export interface Nouns {
+  key: string;
+  counted: string;
+}
+
+/** A row for each key, the most frequent first. Each has its own scale, so that rare ones show when they were. */
+export function plotKeys(
+  series: KeyedTimelines,
+  nouns: Nouns,
   range: QueryRange,
   zone: Zone,
   terminal: Terminal,
 ): string[] {
-  const rows = categories
+  const rows = series
     .map(({ key, timeline }) => ({ key, timeline, total: sum(timeline.map(({ num }) => num)) }))
     .toSorted((a, b) => b.total - a.total);
   const points = pointsOf(
@@ -101,7 +100,7 @@ export function plotCategories(
   if (points.length === 0) return [`${titleOf(range, zone)}: an empty range`];
   const labelsOf = (peaks: readonly number[]) => {
     const cells = rows.map(({ key, total }, i) => [key, count(total), count(peaks[i] ?? 0)]);
-    return alignColumns([['category', 'attacks', 'peak'], ...cells], 'right');
+    return alignColumns([[nouns.key, nouns.counted, 'peak'], ...cells], 'right');
   };
   // The peaks follow from the width of the plot. None is higher than the total of its row.
   const labelWidth = labelsOf(rows.map(({ total }) => total))[0]?.length ?? 0;
@@ -117,7 +116,7 @@ export function plotCategories(
     const bars = shares.map((share) => EIGHTHS_UP[eighths(share)]?.repeat(cellsPerColumn)).join('');
     return paintBars(`${labels[i]} │${bars.trimEnd()}`, ATTACKS_STYLE, terminal);
   });
-  const total = counted(sum(rows.map((row) => row.total)), 'attacks');
+  const total = counted(sum(rows.map((row) => row.total)), nouns.counted);
   return [
     columnsTitle(range, zone, resampled, terminal),
     `${header} │ ${joinFitting([total, 'each row on its own scale'], width)}`,
@@ -127,16 +126,22 @@ export function plotCategories(
   ];
 }
 
-/** All thirteen, the most frequent first. */
-export function plotTypes(types: AttackTypes, range: QueryRange, zone: Zone, terminal: Terminal): string[] {
-  const total = sum(ATTACK_TYPES.map((type) => types[type]));
-  const sorted = ATTACK_TYPES.toSorted((a, b) => types[b] - types[a]);
-  const rows = sorted.map((type) => [type, count(types[type]), percentage(types[type], total)]);
+/** A bar for each key, the most frequent first. */
+export function plotCounts(
+  counts: readonly (readonly [key: string, num: number])[],
+  what: string,
+  range: QueryRange,
+  zone: Zone,
+  terminal: Terminal,
+): string[] {
+  const total = sum(counts.map(([, num]) => num));
+  const sorted = counts.toSorted(([, a], [, b]) => b - a);
+  const rows = sorted.map(([key, num]) => [key, count(num), percentage(num, total)]);
   return [
-    styled(`${titleOf(range, zone)}, ${counted(total, 'attacks')}`, 'bold', terminal.color),
+    styled(`${titleOf(range, zone)}, ${counted(total, what)}`, 'bold', terminal.color),
     ...plotBars(
       rows,
-      sorted.map((type) => types[type]),
+      sorted.map(([, num]) => num),
       terminal,
     ),
   ];

@@ -66,7 +66,7 @@ beforeAll(async () => {
   const created = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
   project = JSON.parse(created.out).project_id;
   const events = [
-    { time: MINUTE, host: 'www.example.com', count: 1_200 },
+    { time: MINUTE, host: 'www.example.com', count: 1_200, status: 502, url: '/shop?a', bytes_out: 120_000 },
     { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30, ...SCAN },
     { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss', ...PROBE },
   ];
@@ -407,6 +407,53 @@ describe('queries', () => {
     );
   });
 
+  test('response codes, in total and over time', async () => {
+    const codes = await run(['codes', ...place, ...signIn, ...RANGE, '--output', 'csv'], password);
+    expect(codes).toMatchObject({ status: 0, out: 'code,requests\r\n502,1200\r\nnone,31\r\n' });
+    const plot = await run(['codes', '--upstream', ...place, ...signIn, ...RANGE], {
+      ...password,
+      columns: 80,
+    });
+    expect(plot.out).toMatch(/, 1,231 requests.*\n502 +1,200 +97\.5% .*█/);
+    const args = ['timeline', '--by', 'code', ...place, ...signIn, ...RANGE];
+    const lines = (await run([...args, '--output', 'csv'], password)).out.split('\r\n');
+    expect(lines[0]).toBe('time,502,none');
+    expect(lines.slice(1, 3).map((line) => line.split(',').slice(1).join())).toEqual(['1200,0', '0,31']);
+    expect((await run(args, { ...password, columns: 80 })).out).toMatch(
+      /code +requests +peak │ 1,231 requests/,
+    );
+    const none = [...args, '--host', 'quiet.example.com'];
+    expect((await run(none, { ...password, columns: 80 })).out).toContain(': no requests');
+    expect((await run([...args, '--rule', '1'], password)).err).toContain('--rule requires --by category');
+  });
+
+  test('bytes per second over time', async () => {
+    const { status, out } = await run(
+      ['traffic', ...place, ...signIn, ...RANGE, '--output', 'csv'],
+      password,
+    );
+    const [header, ...rows] = out.split('\r\n');
+    expect([status, header]).toEqual([0, 'time,received bytes/s,sent bytes/s,both']);
+    expect(rows.slice(0, 2).map((row) => row.split(',').slice(1).join())).toEqual(['0,2000,2000', '0,0,0']);
+    const peak = await run(['traffic', '--peak', ...place, ...signIn, ...RANGE], password);
+    expect(peak.out).toContain('2,000');
+  });
+
+  test('the pages with the most errors', async () => {
+    const pages = (...args: string[]) =>
+      run(['top', 'pages', ...args, ...place, ...signIn, ...RANGE], password);
+    const [heading, ...rows] = (await pages('--code', '502')).out.split('\n');
+    expect(heading).toContain(': 1,200 errors, 1 page');
+    expect(rows.slice(0, 2).map((row) => row.split(/ {2,}/))).toEqual([
+      ['page', 'requests', 'share'],
+      ['www.example.com/shop', '1,200', '100.0%'],
+    ]);
+    expect((await pages()).out).toContain(': 0 errors, 0 pages');
+    expect((await pages('--category', 'xss')).err).toContain("--category selects attacks, but 'pages' lists");
+    const other = await run(['top', 'urls', '--code', '404', ...place, ...signIn, ...RANGE], password);
+    expect(other.err).toContain("--code requires the list 'pages'");
+  });
+
   describe('top', () => {
     const [from, to] = [MINUTE, MINUTE + 120_000];
     const minute = (time: number) => new Date(time).toISOString().slice(0, 16).replace('T', ' ');
@@ -520,7 +567,7 @@ describe('queries', () => {
     test('an unknown list or category is a usage error', async () => {
       expect(await top('hosts')).toMatchObject({
         status: 2,
-        err: "wafstat: the list is 'hosts', but must be one of sources, networks, urls, rules, countries\n",
+        err: "wafstat: the list is 'hosts', but must be one of sources, networks, urls, rules, countries, pages\n",
       });
       const { status, err } = await top('rules', '--category', 'SQLI', '--top', '0');
       expect(status).toBe(2);
@@ -529,7 +576,7 @@ describe('queries', () => {
       );
       expect(await top()).toMatchObject({
         status: 2,
-        err: "wafstat: <sources|networks|urls|rules|countries> is missing: see 'wafstat top --help'\n",
+        err: "wafstat: <sources|networks|urls|rules|countries|pages> is missing: see 'wafstat top --help'\n",
       });
     });
   });

@@ -1,8 +1,9 @@
-/** `timeline`, `types` and `peak`: queries to a running service. */
+/** `timeline`, `types`, `codes`, `traffic` and `peak`: queries to a running service. */
 import {
   ATTACK_TYPES,
   type AttackType,
   type AttackTypes,
+  type BandwidthKey,
   type Client,
   type Point,
   type RequestPeak,
@@ -11,20 +12,13 @@ import {
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command, type Io, warn } from '../command.ts';
-import { listOfValues, oneOf, option, type Source, type Values } from '../options.ts';
+import { flag, listOfValues, oneOf, option, type Source, type Values } from '../options.ts';
 import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
 import { FILTER_OPTIONS, FILTERED_CONNECTION, filterFlags, filtersOf, incompleteText } from './filters.ts';
 import { count, dateTime, isoTime, printableCsv, table } from './format.ts';
 import { hostFinder, hostIds } from './names.ts';
 import { LIST_OUTPUT, PLOT_OUTPUT, printOutput, type Renderer } from './output.ts';
-import {
-  type CategoryTimeline,
-  plotCategories,
-  plotTimeline,
-  plotTypes,
-  type QueryRange,
-  titleOf,
-} from './plot.ts';
+import { plotCounts, plotKeys, plotTimeline, type QueryRange, titleOf } from './plot.ts';
 import { RANGE_OPTIONS, rangeOf, rangeProblems } from './range.ts';
 
 function hostValue(value: string): string {
@@ -55,26 +49,31 @@ export const timelineCommand = command({
     ...QUERY_OPTIONS,
     by: option(
       '--by <dimension>',
-      'category: show the attacks of each category instead; the filters need it',
-      oneOf('category'),
+      'category: show the attacks of each category instead; the filters need it. code: show the requests with each response code',
+      oneOf('category', 'code'),
     ),
     ...FILTER_OPTIONS,
     output: PLOT_OUTPUT,
     ...FILTERED_CONNECTION,
   },
   check(values, source, io) {
-    const flags = source('by') === undefined ? filterFlags(source) : [];
+    const flags = values.by === 'category' ? [] : filterFlags(source);
     const problems = flags.map(
       (flag) => `${flag} requires --by category, because it selects attacks, not requests`,
     );
     return [...queryProblems(values, source, io), ...problems];
   },
-  run: ({ by, ...values }, _operands, io, source) =>
-    by === 'category'
-      ? runQuery(values, source, io, categoriesRenderer, (client, query) =>
-          client.attackTimeline({ ...query, ...filtersOf(values) }),
-        )
-      : runQuery(values, source, io, timelineRenderer, (client, query) => client.timeline(query)),
+  run({ by, ...values }, _operands, io, source) {
+    if (by === 'category')
+      return runQuery(values, source, io, categoriesRenderer, (client, query) =>
+        client.attackTimeline({ ...query, ...filtersOf(values) }),
+      );
+    if (by === 'code')
+      return runQuery(values, source, io, codesOverTime, (client, query) =>
+        client.responseCodeTimeline(query),
+      );
+    return runQuery(values, source, io, timelineRenderer, (client, query) => client.timeline(query));
+  },
 });
 
 /** Renders the result of a query in a range. */
@@ -87,11 +86,30 @@ const timelineRenderer: QueryRenderer<Timeline> = (range, zone) => ({
 
 const categoriesRenderer: QueryRenderer<Series<AttackType>[]> = (range, zone) => ({
   ...pointRenderer(zone, ATTACK_TYPES, (series) => allCategories(series).map(({ timeline }) => timeline)),
-  plot: (series, terminal) => plotCategories(allCategories(series), range, zone, terminal),
+  plot: (series, terminal) =>
+    plotKeys(allCategories(series), { key: 'category', counted: 'attacks' }, range, zone, terminal),
 });
 
+/** The codes are those of the response. */
+const codesOverTime: QueryRenderer<Series<string>[]> = (range, zone) => {
+  const of = (series: readonly Series<string>[]) =>
+    pointRenderer<typeof series>(
+      zone,
+      series.map(({ key }) => key),
+      (all) => all.map(({ timeline }) => timeline),
+    );
+  return {
+    table: (series) => of(series).table(series),
+    csv: (series) => of(series).csv(series),
+    plot: (series, terminal) =>
+      series.length === 0
+        ? [`${titleOf(range, zone)}: no requests`]
+        : plotKeys(series, { key: 'code', counted: 'requests' }, range, zone, terminal),
+  };
+};
+
 /** All categories, in the order of ATTACK_TYPES. Keys that the service invents are left out. */
-function allCategories(series: readonly Series<AttackType>[]): CategoryTimeline {
+function allCategories(series: readonly Series<AttackType>[]): Series<AttackType>[] {
   return ATTACK_TYPES.map((type) => ({
     key: type,
     timeline: series.find(({ key }) => key === type)?.timeline ?? [],
@@ -134,15 +152,72 @@ export const typesCommand = command({
     ),
 });
 
-const typesRenderer: QueryRenderer<AttackTypes> = (range, zone) => {
-  const header = ['category', 'count'];
-  const rows = (types: AttackTypes) => ATTACK_TYPES.map((type) => [type, types[type]] as const);
+const typesRenderer: QueryRenderer<AttackTypes> = (range, zone) =>
+  countsRenderer(['category', 'count'], 'attacks', range, zone, (types) =>
+    ATTACK_TYPES.map((type) => [type, types[type]]),
+  );
+
+/** A row for each key. */
+function countsRenderer<T>(
+  header: [key: string, count: string],
+  what: string,
+  range: QueryRange,
+  zone: Zone,
+  countsOf: (result: T) => (readonly [key: string, num: number])[],
+): Renderer<T> {
   return {
-    plot: (types, terminal) => plotTypes(types, range, zone, terminal),
-    table: (types) => [titleOf(range, zone), ...table(header, rows(types))],
-    csv: (types) => printableCsv(header, rows(types)),
+    plot: (result, terminal) => plotCounts(countsOf(result), what, range, zone, terminal),
+    table: (result) => [titleOf(range, zone), ...table(header, countsOf(result))],
+    csv: (result) => printableCsv(header, countsOf(result)),
   };
-};
+}
+
+export const codesCommand = command({
+  examples: ['wafstat codes --profile shop --last 7d', 'wafstat codes --upstream --output csv > codes.csv'],
+  options: {
+    ...QUERY_OPTIONS,
+    upstream: option(
+      '--upstream',
+      'show what the servers behind the firewall responded, if the log has it',
+      flag,
+    ),
+    output: PLOT_OUTPUT,
+    ...CONNECTION_OPTIONS,
+  },
+  check: queryProblems,
+  run: ({ upstream, ...values }, _operands, io, source) =>
+    runQuery(values, source, io, codesRenderer, (client, query) =>
+      client.responseCodeTimeline({ ...query, responseSource: upstream ? 'UPSTREAM' : 'WAF' }),
+    ),
+});
+
+const codesRenderer: QueryRenderer<Series<string>[]> = (range, zone) =>
+  countsRenderer(['code', 'requests'], 'requests', range, zone, (series) =>
+    series.map(({ key, timeline }) => [key, timeline.reduce((sum, { num }) => sum + num, 0)]),
+  );
+
+export const trafficCommand = command({
+  examples: [
+    'wafstat traffic --profile shop --last 7d',
+    'wafstat traffic --peak --host www.example.com --output csv > bytes.csv',
+  ],
+  options: {
+    ...QUERY_OPTIONS,
+    peak: option('--peak', 'show the busiest minute of each interval instead of its average', flag),
+    output: LIST_OUTPUT,
+    ...CONNECTION_OPTIONS,
+  },
+  check: queryProblems,
+  run: ({ peak, ...values }, _operands, io, source) =>
+    runQuery(values, source, io, trafficRenderer, (client, query) =>
+      client.bandwidthTimeline({ ...query, displayOption: peak ? 1 : 0 }),
+    ),
+});
+
+const trafficRenderer: QueryRenderer<Series<BandwidthKey>[]> = (_range, zone) =>
+  pointRenderer(zone, ['received bytes/s', 'sent bytes/s', 'both'], (series) =>
+    series.map(({ timeline }) => timeline),
+  );
 
 export const peakCommand = command({
   examples: ['wafstat peak --profile shop --last 30d', 'wafstat peak --host www.example.com --output json'],

@@ -1,7 +1,8 @@
-/** `top`: the most frequent sources, networks, URLs, rules and countries of attacks, from a running service. */
+/** `top`: the most frequent sources, networks, URLs, rules and countries of attacks, and pages of errors, from a running service. */
 import type {
   BoundedCount,
   Client,
+  ErrorPagesQuery,
   NetworkCount,
   TopAttacks,
   TopAttacksQuery,
@@ -9,8 +10,8 @@ import type {
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
-import { integer, listOf, option, UsageError } from '../options.ts';
-import { FILTER_OPTIONS, FILTERED_CONNECTION, filtersOf } from './filters.ts';
+import { integer, listOf, oneOf, option, UsageError } from '../options.ts';
+import { FILTER_OPTIONS, FILTERED_CONNECTION, filterFlags, filtersOf } from './filters.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
 import { plotTop, type QueryRange, titleOf } from './plot.ts';
@@ -20,10 +21,12 @@ type Item = BoundedCount & Partial<UrlCount & NetworkCount>;
 type List = TopAttacks<Item>;
 
 interface Kind {
-  call(client: Client, query: TopAttacksQuery): Promise<List>;
+  call(client: Client, query: TopAttacksQuery, code: ErrorPagesQuery['code']): Promise<List>;
   one: string;
   many: string;
 }
+
+const CODES = { 404: 404, 500: 500, 502: 502 } as const;
 
 const LISTS: Readonly<Record<string, Kind>> = {
   sources: { call: (client, query) => client.topIps(query), one: 'source', many: 'sources' },
@@ -31,6 +34,14 @@ const LISTS: Readonly<Record<string, Kind>> = {
   urls: { call: (client, query) => client.topUrls(query), one: 'URL', many: 'URLs' },
   rules: { call: (client, query) => client.topRules(query), one: 'rule', many: 'rules' },
   countries: { call: (client, query) => client.topCountries(query), one: 'country', many: 'countries' },
+  pages: {
+    async call(client, { attacks: _, ...query }, code) {
+      const { requests, ...list } = await client.errorPages({ ...query, code });
+      return { ...list, attacks: requests };
+    },
+    one: 'page',
+    many: 'pages',
+  },
 };
 
 export const topCommand = command({
@@ -39,31 +50,48 @@ export const topCommand = command({
     'wafstat top rules --category sqli --category xss --top 20',
     'wafstat top urls --source 192.0.2.0/24 --action log',
     'wafstat top urls --host www.example.com --output csv > urls.csv',
+    'wafstat top pages --code 502 --last 7d',
   ],
   options: {
     ...QUERY_OPTIONS,
     ...FILTER_OPTIONS,
+    code: option(
+      '--code <code>',
+      'with pages: the response code of the errors, 404, 500 or 502 [default: 404]',
+      oneOf('404', '500', '502'),
+    ),
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
     output: PLOT_OUTPUT,
     ...FILTERED_CONNECTION,
   },
   check: queryProblems,
-  run({ top, ...values }, [name = ''], io, source) {
+  run({ top, code, ...values }, [name = ''], io, source) {
     const kind = Object.hasOwn(LISTS, name) ? LISTS[name] : undefined;
     if (kind === undefined)
       throw new UsageError([`the list is '${name}', but must be ${listOf(Object.keys(LISTS))}`]);
+    const isPages = name === 'pages';
+    const flags = isPages ? filterFlags(source) : code === undefined ? [] : ['--code'];
+    if (flags.length > 0)
+      throw new UsageError(
+        flags.map((flag) =>
+          isPages
+            ? `${flag} selects attacks, but 'pages' lists requests with an error`
+            : `${flag} requires the list 'pages'`,
+        ),
+      );
     return runQuery(
       values,
       source,
       io,
       (range, zone) => renderer(kind, zone, range),
-      (client, query) => kind.call(client, { ...query, ...filtersOf(values), top }),
+      (client, query) => kind.call(client, { ...query, ...filtersOf(values), top }, code && CODES[code]),
     );
   },
 });
 
 function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
-  const isUrls = kind.one === 'URL';
+  const isUrls = kind.one === 'URL' || kind.one === 'page';
+  const counted = kind.one === 'page' ? 'requests' : 'attacks';
   const isNetworks = kind.one === 'network';
   return {
     plot: (list, terminal) =>
@@ -76,14 +104,14 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
         ...(hasErrors ? [item.error === 0 ? '' : `+${count(item.error)}`] : []),
         percentage(item.num, list.attacks),
       ]);
-      const header = [kind.one, 'attacks', ...(hasErrors ? ['error'] : []), 'share'];
+      const header = [kind.one, counted, ...(hasErrors ? ['error'] : []), 'share'];
       return [heading(list, kind, zone, range), ...alignColumns([header, ...rows], 'right')];
     },
     csv: ({ from, to, items }) =>
       printableCsv(
         [
           ...['from', 'to', ...(isUrls ? ['host_id', 'host'] : []), kind.one.toLowerCase()],
-          ...[...(isNetworks ? ['name'] : []), 'attacks', 'error'],
+          ...[...(isNetworks ? ['name'] : []), counted, 'error'],
         ],
         items.map(({ key, host = '', host_id, name = '', num, error }) => [
           isoTime(from, zone),
@@ -113,10 +141,12 @@ function heading(list: List, { one, many }: Kind, zone: Zone, range: QueryRange)
   const distinct = {
     exact: names,
     estimate: `about ${names}`,
-    minimum: `${count(total)} or more ${many} (too many to count by category)`,
+    minimum: `${count(total)} or more ${many} (too many to count${one === 'page' ? '' : ' by category'})`,
   };
   const parts = [
-    `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
+    one === 'page'
+      ? `${count(attacks)} ${attacks === 1 ? 'error' : 'errors'}`
+      : `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
     distinct[distinct_is] ?? names,
   ];
   const cut = list.shortened

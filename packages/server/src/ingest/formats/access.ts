@@ -127,7 +127,8 @@ export const accessJson: JsonFormat = {
   ],
   recognizes: (fields) => {
     // wafstat's own events may have any additional field.
-    if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
+    const isOwn = typeof fields.request === 'boolean' || typeof fields.count === 'number';
+    if (isOwn || 'attack' in fields || 'host_id' in fields) return false;
     const isRequest = typeof fields.request === 'string' || hasRequestField(fields);
     return isRequest && TIMES.some((name) => name in fields);
   },

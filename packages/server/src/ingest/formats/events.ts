@@ -40,11 +40,18 @@ export const events: JsonFormat = {
       evidence: undefined,
     };
     const { status, upstream_status: upstream, bytes_in: bytesIn, bytes_out: bytesOut, url } = fields;
-    if (![upstream, bytesIn, bytesOut].every(isNumberOrAbsent)) return dropped('bad_details');
-    if (request && ![status, upstream, bytesIn, bytesOut].every(isAbsent)) {
-      // Numbers, checked above and in `detailsOf`.
-      const numbers = { status, upstream, bytesIn, bytesOut } as Record<string, number | undefined>;
-      setResponse(record, { ...numbers, url: typeof url === 'string' ? url : undefined });
+    if (!isNumberOrAbsent(upstream) || !isNumberOrAbsent(bytesIn) || !isNumberOrAbsent(bytesOut))
+      return dropped('bad_details');
+    // Most events have none of these.
+    const isSilent = isAbsent(status) && isAbsent(upstream) && isAbsent(bytesIn) && isAbsent(bytesOut);
+    if (request && !isSilent) {
+      setResponse(record, {
+        status: isNumberOrAbsent(status) ? (status ?? undefined) : undefined,
+        upstream: upstream ?? undefined,
+        bytesIn: bytesIn ?? undefined,
+        bytesOut: bytesOut ?? undefined,
+        url: typeof url === 'string' ? url : undefined,
+      });
     }
     return { kind: 'record', record };
   },
@@ -106,7 +113,7 @@ function isTextOrAbsent(value: unknown): value is string | null | undefined {
   return isAbsent(value) || typeof value === 'string';
 }
 
-function isNumberOrAbsent(value: unknown): boolean {
+function isNumberOrAbsent(value: unknown): value is number | null | undefined {
   return isAbsent(value) || typeof value === 'number';
 }
 
