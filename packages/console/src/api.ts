@@ -171,7 +171,27 @@ interface FiguresQuery {
   byHost?: boolean;
   hasPeak?: boolean;
   hasAnnotations?: boolean;
+  hasResponses?: boolean;
   signal?: AbortSignal;
+}
+
+interface ErrorPagesQuery {
+  from: number;
+  to: number;
+  hosts: readonly string[];
+  code: number;
+  top: number;
+  signal: AbortSignal;
+}
+
+/** The pages with the most responses of one code, in whole hours. */
+interface ErrorPages {
+  /** Distinct pages. */
+  total: number;
+  requests: number;
+  from: number;
+  to: number;
+  items: { key: string; num: number; host: string; host_id: string | null; error: number }[];
 }
 
 export type Api = ReturnType<typeof createApi>;
@@ -278,16 +298,22 @@ export function createApi(origin: string) {
         ...(filters.length === 0 ? {} : { filter: apiParameters(filters) }),
         ...(query.hasPeak ? { peak: true } : {}),
         ...(query.hasAnnotations ? { annotations: true } : {}),
+        ...(query.hasResponses ? { responses: true } : {}),
       };
       const path = `${inProject(project)}/figures`;
-      const { requests, attacks, blocked, ...rest } = await json<SentFigures>(
-        'POST',
-        path,
-        body,
-        signal,
-        true,
-      );
-      return { ...rest, ...withAllCategories({ requests, attacks, blocked }) };
+      const {
+        requests,
+        attacks,
+        blocked,
+        responses = {},
+        ...rest
+      } = await json<SentFigures>('POST', path, body, signal, true);
+      return { ...rest, ...withAllCategories({ requests, attacks, blocked, responses }) };
+    },
+    errorPages(project: string, { hosts, signal, ...query }: ErrorPagesQuery) {
+      const parameters = Object.entries(query).map(([name, value]) => `${name}=${value}`);
+      const search = [...parameters, ...hosts.map((host) => `hosts=${id(host)}`)].join('&');
+      return json<ErrorPages>('GET', `v1/${id(project)}/waf/overviews/abnormal?${search}`, undefined, signal);
     },
     addHost: (project: string, hostname: string) => change('POST', hosts(project), { hostname }),
     renameHost: (project: string, host: string, hostname: string) =>

@@ -1,25 +1,35 @@
-/** Counts of points: requests, and attacks by category. All rows have the same points. */
+/** Counts of points: requests, attacks by category, and responses. All rows have the same points. */
 import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 
 type ByCategory = Readonly<Record<AttackType, readonly number[]>>;
+
+/** Requests by class of their response code, and the bytes that clients sent and got. */
+const RESPONSE_ROWS = ['1xx', '2xx', '3xx', '4xx', '5xx', 'none', 'received', 'sent'] as const;
+type Responses = Readonly<Record<(typeof RESPONSE_ROWS)[number], readonly number[]>>;
 
 export interface Counts {
   requests: readonly number[];
   attacks: ByCategory;
   /** Attacks that the firewall blocked. */
   blocked: ByCategory;
+  /** All zero if they were not requested. */
+  responses: Responses;
 }
 
-/** As the service sends them: without the categories that have no attacks. */
+/** As the service sends them: without rows that are zero. */
 export interface SentCounts extends Pick<Counts, 'requests'> {
   attacks: Partial<ByCategory>;
   blocked: Partial<ByCategory>;
+  responses?: Partial<Responses>;
 }
 
-export function withAllCategories({ requests, attacks, blocked }: SentCounts): Counts {
+export function withAllCategories({ requests, attacks, blocked, responses = {} }: SentCounts): Counts {
   const none = requests.map(() => 0);
   const all = (rows: Partial<ByCategory>) => byCategory((name) => rows[name] ?? none);
-  return { requests, attacks: all(attacks), blocked: all(blocked) };
+  return {
+    ...{ requests, attacks: all(attacks), blocked: all(blocked) },
+    responses: byResponse((name) => responses[name] ?? none),
+  };
 }
 
 /** The points from `start` to `end` (exclusive). */
@@ -41,6 +51,7 @@ function mapRows(one: Counts, other: Counts, change: (row: Row, other: Row) => R
     requests: change(one.requests, other.requests),
     attacks: rows('attacks'),
     blocked: rows('blocked'),
+    responses: byResponse((name) => change(one.responses[name], other.responses[name])),
   };
 }
 
@@ -56,6 +67,11 @@ export function totalsOf(rows: ByCategory): AttackTypes {
 
 export function total(counts: readonly number[]): number {
   return counts.reduce((sum, n) => sum + n, 0);
+}
+
+function byResponse(rowOf: (name: (typeof RESPONSE_ROWS)[number]) => Row): Responses {
+  // The entries have every row.
+  return Object.fromEntries(RESPONSE_ROWS.map((name) => [name, rowOf(name)])) as Responses;
 }
 
 function byCategory<T>(rowOf: (name: AttackType) => T): Record<AttackType, T> {

@@ -7,6 +7,7 @@ import {
   date,
   duration,
   exactDuration,
+  formatBytes,
   formatRange,
   formatTime,
   rateChange,
@@ -79,4 +80,15 @@ test('durations are in whole days if possible', () => {
     '30 days',
     '36,525 days',
   ]);
+});
+
+test.each([
+  [0, '0 B'],
+  [999, '999 B'],
+  [1_000, '1 kB'],
+  [1_250, '1.3 kB'],
+  [30_000_000, '30 MB'],
+  [2.5e15, '2.5 PB'],
+])('%d bytes are %s', (bytes, text) => {
+  expect(formatBytes(bytes)).toBe(text);
 });

@@ -26,6 +26,16 @@ export function axisCount(n: number): string {
   return n < 10_000 ? formatCount(n) : COMPACT.format(n);
 }
 
+/** `12 MB`: decimal units, so that round numbers stay round. */
+export function formatBytes(n: number): string {
+  const unit = n < 1_000 ? 0 : Math.min(BYTE_UNITS.length - 1, Math.floor(Math.log10(n) / 3));
+  const value = n / 1_000 ** unit;
+  const text = value < 10 && unit > 0 ? ONE_DIGIT.format(value) : WHOLE.format(Math.round(value));
+  return `${text.replace(/\.0$/, '')} ${BYTE_UNITS[unit]}`;
+}
+
+const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
 export function share(part: number, whole: number): string {
   if (whole === 0) return '–';
   const percent = (part / whole) * 100;

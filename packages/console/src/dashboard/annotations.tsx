@@ -2,7 +2,7 @@
 import type { Annotation } from '@wafstat/client';
 import { useState } from 'preact/hooks';
 import { type App, useApp, useProject } from '../app.ts';
-import { sumOf } from '../counts.ts';
+import { sumOf, total } from '../counts.ts';
 import { countedCategories, keptFilters } from '../filters.ts';
 import {
   type Change,
@@ -167,7 +167,10 @@ async function readPeriods(
   signal: AbortSignal,
 ): Promise<{ firstSeen: number | null; rows: Row[] }> {
   const edges = [time - lengthMs, time, time + lengthMs];
-  const figures = await api.figures(project, { edges, hosts, filters: keptFilters(filters), signal });
+  const kept = keptFilters(filters);
+  const isFiltered = kept.length > 0;
+  const query = { edges, hosts, filters: kept, hasResponses: !isFiltered, signal };
+  const figures = await api.figures(project, query);
   const counted = countedCategories(filters);
   const [attacks, blocked] = [sumOf(figures.attacks, counted), sumOf(figures.blocked, counted)];
   const counts = (title: string, [before = 0, after = 0]: readonly number[], isBad: boolean): Row => ({
@@ -180,12 +183,16 @@ async function readPeriods(
     const difference = Number.isFinite(after - before) ? rateChange(after, before) : null;
     return { title, before: beforeText, after: afterText, difference, isBad };
   };
-  const { requests } = figures;
-  const isFiltered = keptFilters(filters).length > 0;
+  const { requests, responses } = figures;
+  // The log of these requests has codes.
+  const coded = requests.map((count, i) => count - (responses.none[i] ?? 0));
   return {
     firstSeen: figures.first_seen,
     rows: [
       ...(isFiltered ? [] : [counts('Requests', requests, false)]),
+      ...(isFiltered || total(coded) === 0
+        ? []
+        : [rate('Server errors (5xx)', responses['5xx'], coded, true)]),
       counts('Attacks', attacks, true),
       ...(isFiltered ? [] : [rate('Attack rate', attacks, requests, true)]),
       rate('Blocked', blocked, attacks, false),

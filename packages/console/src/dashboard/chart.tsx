@@ -1,11 +1,11 @@
 /** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
 import type { Annotation, Burst } from '@wafstat/client';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { axisCount, clock, day, formatCount, formatRange, shortTime } from '../format.ts';
+import { clock, day, formatCount, formatRange, shortTime } from '../format.ts';
 import { countTicks } from '../points.ts';
 import { onTheme, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
-import { drawPane, maximum, type Pane, paddingRight, stackHeights } from './pane.ts';
+import { axisText, drawPane, maximum, type Pane, paddingRight, stackHeights } from './pane.ts';
 import { Tooltip } from './tooltip.tsx';
 
 export interface ChartProps {
@@ -262,7 +262,7 @@ function paneHeight(height: number, index: number, count: number): number {
 }
 
 function plotArea(panes: readonly Pane[], width: number): { left: number; width: number } {
-  const labels = panes.flatMap((pane) => countTicks(maximum(pane)).map(axisCount));
+  const labels = panes.flatMap((pane) => countTicks(maximum(pane)).map((n) => axisText(pane, n)));
   const letters = Math.max(3, ...labels.map((label) => label.length));
   const left = Math.round(16 + letters * remPx() * 0.5);
   return { left, width: Math.max(1, width - left - paddingRight()) };

@@ -77,7 +77,9 @@ export async function readDashboard(query: DashboardQuery, latest: Dashboard | n
   const { api, project, selected, hosts, zone, now, signal } = query;
   const filters = keptFilters(query.filters);
   const read = async (edges: readonly number[]) => {
-    const { first_seen, kept, ...counts } = await api.figures(project, { edges, hosts, filters, signal });
+    const hasResponses = filters.length === 0;
+    const query = { edges, hosts, filters, hasResponses, signal };
+    const { first_seen, kept, ...counts } = await api.figures(project, query);
     return { firstSeen: first_seen, kept, counts };
   };
   const range = resolveRange(selected, zone, now);

@@ -1,6 +1,6 @@
 /** Draws one pane of the chart on a canvas: an area, a stack or lines, and the previous period as a dashed line. */
 import uPlot from 'uplot';
-import { axisCount } from '../format.ts';
+import { axisCount, formatBytes, formatCount } from '../format.ts';
 import { countTicks, tickLabels, timeTicks } from '../points.ts';
 import { colour, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
@@ -15,9 +15,11 @@ export interface Layer {
 }
 
 export interface Pane {
-  name: 'requests' | 'attacks';
+  name: 'requests' | 'attacks' | 'responses' | 'errors' | 'bytes';
   title: string;
   kind: 'area' | 'stack' | 'lines';
+  /** Of the counts. Default: none. */
+  unit?: 'bytes';
   /** A stack begins with the lowest. */
   layers: readonly Layer[];
   /** The previous period. Null: there is no earlier data. */
@@ -88,13 +90,21 @@ export function drawPane(
           size: size.axisWidth,
           grid: { stroke: colour('line'), width: 1 },
           ticks: { show: false },
-          values: (_, splits) => splits.map(axisCount),
+          values: (_, splits) => splits.map((n) => axisText(pane, n)),
         },
       ],
     },
     plotData(pane, edges, size.firstPoint),
     target,
   );
+}
+
+export function axisText({ unit }: Pane, n: number): string {
+  return unit === 'bytes' ? formatBytes(n) : axisCount(n);
+}
+
+export function countText({ unit }: Pane, n: number): string {
+  return unit === 'bytes' ? formatBytes(n) : formatCount(n);
 }
 
 /** The largest value that is drawn. */

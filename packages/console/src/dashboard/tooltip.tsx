@@ -1,9 +1,9 @@
 /** The exact values of a point, or of the selected points. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { total } from '../counts.ts';
-import { formatCount, formatRange } from '../format.ts';
+import { formatRange } from '../format.ts';
 import type { ChartProps } from './chart.tsx';
-import type { Pane } from './pane.ts';
+import { countText, type Pane } from './pane.ts';
 
 /** More rows would not fit into a low chart. */
 const ROWS_MAX = 6;
@@ -62,20 +62,20 @@ function PaneRows({ pane, first, last }: { pane: Pane; first: number; last: numb
     <>
       <span class={`key sum ${pane.name}`}>
         {pane.title}
-        {before !== null && <span class="faint">{`previous ${formatCount(before)}`}</span>}
-        <b>{formatCount(total(all.map(({ count }) => count)))}</b>
+        {before !== null && <span class="faint">{`previous ${countText(pane, before)}`}</span>}
+        <b>{countText(pane, total(all.map(({ count }) => count)))}</b>
       </span>
       {pane.kind !== 'area' &&
         listed.map(({ key, title, colour, count }) => (
           <span key={key} class={`key ${key}`} style={{ '--key': `var(--${colour})` }}>
             {title}
-            <b>{formatCount(count)}</b>
+            <b>{countText(pane, count)}</b>
           </span>
         ))}
       {pane.kind !== 'area' && rest.length > 0 && (
         <span class="key" style={{ '--key': 'var(--edge)' }}>
           {`${rest.length} more`}
-          <b>{formatCount(total(rest.map(({ count }) => count)))}</b>
+          <b>{countText(pane, total(rest.map(({ count }) => count)))}</b>
         </span>
       )}
     </>

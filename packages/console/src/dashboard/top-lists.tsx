@@ -109,7 +109,7 @@ export function TopRows({ kind, list, isLoading }: TopRowsProps) {
 }
 
 /** The hours that the list covers, where they are not those of the other numbers: it counts more attacks, or fewer. */
-function Hours({ list: { from, to }, range }: { list: List; range: TimeRange }) {
+export function Hours({ list: { from, to }, range }: { list: TimeRange; range: TimeRange }) {
   const { zone } = useApp();
   if ((from === range.from && to === range.to) || from >= to) return null;
   return (

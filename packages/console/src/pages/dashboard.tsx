@@ -16,6 +16,7 @@ import { Drawer } from '../dashboard/drawer.tsx';
 import { Filters } from '../dashboard/filters.tsx';
 import { HostsPanel } from '../dashboard/hosts-panel.tsx';
 import { type Comparison, KeyFigures } from '../dashboard/key-figures.tsx';
+import { ErrorPagesPanel, ResponsesPanel } from '../dashboard/responses-panel.tsx';
 import { Situation } from '../dashboard/situation.tsx';
 import { TimelinePanel } from '../dashboard/timeline-panel.tsx';
 import { readTopList, type TopListName, TopListPanel } from '../dashboard/top-lists.tsx';
@@ -100,6 +101,14 @@ function Panels(props: ReturnType<typeof useDashboard>) {
           <TopListPanel key={top.kind} {...top} range={range} />
         ))}
       </div>
+      {!view.tv && data !== null && (
+        <>
+          <ResponsesPanel now={data} annotations={props.annotations} failure={failure} />
+          {hasCodes(data) && (
+            <ErrorPagesPanel range={range} queryKey={props.rangeKey} wait={props.isLoading} />
+          )}
+        </>
+      )}
       {!view.tv && <AttacksPanel range={range} wait={props.isLoading} refresh={props.isLive} />}
     </div>
   );
@@ -107,6 +116,11 @@ function Panels(props: ReturnType<typeof useDashboard>) {
 
 function isQuiet({ counts }: Dashboard): boolean {
   return [counts.requests, ...Object.values(counts.attacks)].flat().every((n) => n === 0);
+}
+
+/** Requests by response code are not filtered. */
+function hasCodes({ counts: { responses } }: Dashboard): boolean {
+  return [responses['2xx'], responses['4xx'], responses['5xx']].flat().some((n) => n > 0);
 }
 
 /** Separate queries, so that the chart is drawn first: hosts and top lists can take longer. */
@@ -135,8 +149,9 @@ function useDashboard() {
     refresh: isLive,
   });
   const later = { refresh: isLive, refreshMs: LISTS_REFRESH_MS, wait: now.isLoading };
+  const rangeKey = JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]);
   const situation = useQuery(
-    JSON.stringify([project.id, selectedRange, zone.id, selectedHosts]),
+    rangeKey,
     (signal) => {
       const { from, to, ...selection } = statisticsQuery(query(signal));
       const range = { from: Math.max(from, to - SITUATION_MS_MAX), to };
@@ -198,6 +213,7 @@ function useDashboard() {
     range: now.data?.range ?? resolveRange(selectedRange, zone, clock()),
     comparison: now.data === null ? ('none' as const) : comparisonOf(now.data),
     isEmpty: now.data !== null && !now.isLoading && now.data.firstSeen === null,
+    rangeKey,
     isLoading,
   };
 }

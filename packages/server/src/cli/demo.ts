@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DEFAULT_NAMES, DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import { generatePassword } from '../identity/secrets.ts';
+import { PageCounts } from '../ingest/page-counts.ts';
 import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
@@ -11,7 +12,7 @@ import { initialise } from './init.ts';
 import { type Installation, withInstallation } from './installation.ts';
 import { checkCanListen } from './listeners.ts';
 import { readOptions, required } from './options.ts';
-import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
+import { errorPath, SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
 import { startServer, whenAborted } from './serve.ts';
 import { quoted } from './shown-options.ts';
 import { printListening } from './workers.ts';
@@ -146,7 +147,14 @@ export async function openSampleTraffic(
     while (next < end && !io.stop.aborted) {
       const batchEnd = Math.min(end, next + BATCH_S);
       const events = sampleEvents(next, batchEnd, hostIds);
-      if (events.length > 0) await store.append({ project, source: SOURCE, events, dropped: {} });
+      const counts = new PageCounts();
+      for (const event of events) {
+        const page = errorPath(event);
+        const { time, count, status = 0, hostId } = event;
+        if (page !== undefined) counts.add({ time, count, status, page, hostId: hostId ?? undefined });
+      }
+      const pages = counts.pages(() => null);
+      if (events.length > 0) await store.append({ project, source: SOURCE, events, pages, dropped: {} });
       bar?.advance(batchEnd - next);
       next = batchEnd;
       // Lets a signal arrive.

@@ -143,7 +143,8 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const add = (host: number, attack: Category | null, count: number, attacker?: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
     const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
-    events.push(attack === null ? event : { ...event, details: detailsOf(attack, time, attacker) });
+    const details = attack === null ? undefined : detailsOf(attack, time, attacker);
+    events.push({ ...event, ...responseOf(time, count, details), ...(details && { details }) });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {
@@ -157,6 +158,34 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
     }
   }
   return events.sort((a, b) => a.time - b.time);
+}
+
+/** What goes wrong, by response code. */
+const ERROR_PATHS: Readonly<Record<number, readonly string[]>> = {
+  404: ['/favicon.ico', '/old/catalogue', '/images/banner-2024.png', '/feed.xml', '/apple-touch-icon.png'],
+  500: ['/checkout', '/api/v1/orders', '/search'],
+  502: ['/api/v1/token', '/api/v1/orders'],
+};
+/** A part of the server fails for 20 minutes now and then. */
+const OUTAGE = { everyS: 61_000, forS: 1_200, share: 0.12 };
+
+/** Like details, with random numbers of its own. */
+function responseOf(time: number, count: number, details: AttackDetails | undefined) {
+  const random = randomNumbers(time + 1);
+  const isOutage = (time / 1_000) % OUTAGE.everyS < OUTAGE.forS;
+  const bytesIn = count * Math.round(400 + random() * 600);
+  if (details) return { status: details.status, bytesIn, bytesOut: count * 1_200 };
+  const bytesOut = count * Math.round(1_500 + random() ** 3 * 80_000);
+  const pick = random() - (isOutage ? OUTAGE.share : 0.003);
+  if (pick < 0) return { status: random() < 0.7 ? 500 : 502, bytesIn, bytesOut: count * 700 };
+  const status = pick < 0.025 ? 404 : pick < 0.075 ? 304 : pick < 0.09 ? 302 : 200;
+  return { status, bytesIn, bytesOut: status === 200 ? bytesOut : count * 500 };
+}
+
+/** The path of a request with an error. */
+export function errorPath({ time, status = 200, details }: Event): string | undefined {
+  const paths = details ? undefined : ERROR_PATHS[status];
+  return paths?.[Math.floor(randomNumbers(time + 2)() ** 2 * paths.length)];
 }
 
 /** A burst has one attacker. Details have their own random numbers, so that they do not change what is counted. */

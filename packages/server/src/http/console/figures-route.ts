@@ -1,6 +1,6 @@
 /** The counts of a dashboard: between any edges, by category, and of all hosts at once. */
 import { malformed } from '../../errors.ts';
-import { CATEGORIES } from '../../event.ts';
+import { CATEGORIES, CODE_CLASSES } from '../../event.ts';
 import { valueAt } from '../../json-path.ts';
 import {
   FilteredStatistics,
@@ -11,6 +11,7 @@ import {
 } from '../../statistics/filtered.ts';
 import { requestPeak } from '../../statistics/overview.ts';
 import type { Range } from '../../statistics/range.ts';
+import { wholeMinutes } from '../../statistics/responses.ts';
 import { type AttackFilter, QueryTooLarge, type Selection, type Store } from '../../store/store.ts';
 import { optionalFlagAt, parseJson } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
@@ -42,13 +43,17 @@ export function figuresRoute(
     /**
      * Requests, attacks and blocked attacks between neighbouring `edges`; categories without attacks are left out. `filter`
      * selects attacks as in the API, requests are always all. With `by_host`, also of each host; with `peak`, also the
-     * requests of the busiest second; with `annotations`, also those of the range. With the API, the console would need one request per host, and ten times the bytes.
+     * requests of the busiest second; with `annotations`, also those of the range; with `responses`, also
+     * response codes and bytes. With the API, the console would need one request per host, and ten times the bytes.
      */
     async handler(request, reply) {
       const project = pathParameter(request, 'project_id');
       const admit = <T>(compute: () => Promise<T>) => runAdmitted(admission, request, compute);
       const { query, hosts, ...whole } = await admit(async () => {
-        const { byHost, hasPeak, hasAnnotations, ...parsed } = parseFigures(parseJson(request.body), now());
+        const { byHost, hasPeak, hasAnnotations, hasResponses, ...parsed } = parseFigures(
+          parseJson(request.body),
+          now(),
+        );
         const query = { ...parsed, project };
         const wanted = query.hosts && new Set(query.hosts);
         const hosts = byHost ? (await store.hosts(project)).filter(({ id }) => wanted?.has(id) ?? true) : [];
@@ -61,6 +66,7 @@ export function figuresRoute(
           hosts,
           first_seen,
           ...(hasAnnotations && { annotations: annotationsIn(project, rangeOf(query)) }),
+          ...(hasResponses && { responses: await responses(store, query) }),
           ...(hasPeak && (await peak(store, query))),
           ...(await count(store, query)),
         };
@@ -115,6 +121,20 @@ async function count(store: Store, query: FiguresQuery) {
   return { requests: [...requests], attacks, blocked, kept };
 }
 
+/**
+ * Requests by class of their response code, and the bytes that clients sent and got; rows that are zero are left out. Bytes are
+ * kept by minute: a point has those of the minutes that begin in it, the last also those of the minute that it cuts.
+ */
+async function responses(store: Store, { project, hosts, edges }: FiguresQuery) {
+  const classes = await store.count({ project, hosts, edges, rows: 'codeClasses' });
+  const last = edges.length - 1;
+  const minutes = edges.map((time, i) => wholeMinutes({ from: time, to: time })[i === last ? 'to' : 'from']);
+  const bytes = await store.count({ project, hosts, edges: minutes, rows: 'traffic' });
+  const names = [...CODE_CLASSES, 'received', 'sent'];
+  const rows = [...classes, ...bytes].map((row, i) => [names[i] ?? '', [...row]] as const);
+  return Object.fromEntries(rows.filter(([, counts]) => counts.some((n) => n > 0)));
+}
+
 function countByHost(store: Store, { filter, ...points }: FiguresQuery) {
   return new FilteredStatistics(store, filter).count({ ...points, rows: 'attacks', byHost: true });
 }
@@ -157,6 +177,7 @@ function parseFigures(fields: unknown, now: number) {
     byHost: flag('by_host'),
     hasPeak: flag('peak'),
     hasAnnotations: flag('annotations'),
+    hasResponses: flag('responses'),
   };
 }
 
