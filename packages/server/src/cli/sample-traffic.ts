@@ -114,6 +114,30 @@ const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
       i % 4
     ] ?? '',
 }));
+/** What users write into forms, and rules take for attacks. Each user has one form. */
+const FALSE_POSITIVES: Partial<Record<Category, Target>> = {
+  xss: {
+    rule: '941320',
+    urls: ['/comments'],
+    variable: 'ARGS:text',
+    value: 'Thank you, <b>great</b> recipe',
+  },
+  sqli: {
+    rule: '942130',
+    urls: ['/search'],
+    variable: 'ARGS:q',
+    value: "rock 'n' roll' or 'n'='n",
+  },
+  cmdi: {
+    rule: '932130',
+    urls: ['/support'],
+    variable: 'ARGS:message',
+    value: 'What does $(hostname) print here?',
+  },
+};
+const FALSE_POSITIVE_SHARE = 0.25;
+const USERS_PER_FORM = 60;
+
 /** The rule that blocks requests, and the score from which on it does. */
 const BLOCKING = { id: '949110', variable: 'TX:BLOCKING_INBOUND_ANOMALY_SCORE', value: '5' };
 const SCORE = 5;
@@ -191,10 +215,12 @@ export function errorPath({ time, status = 200, details }: Event): string | unde
 /** A burst has one attacker. Details have their own random numbers, so that they do not change what is counted. */
 function detailsOf(attack: Category, time: number, attacker?: number): AttackDetails {
   const random = randomNumbers(time);
-  const { rule: id, urls, variable, value } = TARGETS[attack];
+  const form =
+    attacker === undefined && random() < FALSE_POSITIVE_SHARE ? FALSE_POSITIVES[attack] : undefined;
+  const { rule: id, urls, variable, value } = form ?? TARGETS[attack];
   // Squared, so that some are frequent and others rare.
   const number = Math.floor(attacker ?? random() ** 2 * ATTACKERS.length) % ATTACKERS.length;
-  const { source = '', country = '', userAgent = '' } = ATTACKERS[number] ?? {};
+  const { source = '', country = '', userAgent = '' } = form ? userOf(id, number) : (ATTACKERS[number] ?? {});
   const url = urls[Math.floor(random() ** 2 * urls.length)] ?? '/';
   const isBlocked = time % 8 !== 0;
   const fields: Readonly<Record<string, string>> = {
@@ -215,6 +241,14 @@ function detailsOf(attack: Category, time: number, attacker?: number): AttackDet
     rule: id,
     rules: isBlocked ? [match, BLOCKING] : [match],
     score: SCORE,
+  };
+}
+
+function userOf(rule: string, number: number) {
+  return {
+    source: `2001:db8:${rule.slice(0, 3)}:${number % USERS_PER_FORM}::1`,
+    country: 'DE',
+    userAgent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0',
   };
 }
 
