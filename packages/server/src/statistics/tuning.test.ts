@@ -475,7 +475,7 @@ describe('the report', () => {
       would_block: 73,
       false_positives: 70,
       ready: false,
-      text: 'The last 7 days have likely false positives. With the engine on, 73 attacks of this range would have been blocked; likely false positives among them: 70.',
+      text: 'There are likely false positives. With the engine on, 73 attacks of this range would have been blocked; likely false positives among them: 70.',
     });
     expect(wrong.blocking.days).toHaveLength(7);
     expect(wrong.blocking.days[6]).toEqual({

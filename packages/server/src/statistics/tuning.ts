@@ -461,7 +461,7 @@ function problemOf({
   unknownOthers: number;
   attacks: number;
 }): string | null {
-  if (wrong > 0) return `The last ${WEEK_DAYS} days have likely false positives.`;
+  if (wrong > 0) return 'There are likely false positives.';
   if (unknownOthers > 0)
     return `No likely false positive was found, but ${plural(unknownOthers, 'attack')} of sources that may be users are beyond the limits of this report: choose a host or a shorter range.`;
   if (!isWeek)
