@@ -164,7 +164,7 @@ describe('on the command line', () => {
       );
       expect([status, stderr]).toEqual([
         1,
-        expect.stringContaining('start the service with --alert-allow-private'),
+        expect.stringContaining('--alert-allow-private of the service and of this command'),
       ]);
     },
   );
@@ -185,7 +185,9 @@ describe('on the command line', () => {
       '--json',
     ]);
     expect(status).toBe(0);
-    expect(stderr).toContain('silence is left out: only thresholds and spikes can be replayed');
+    expect(stderr).toContain(
+      'silence is left out: only thresholds, spikes and server errors can be replayed',
+    );
     const [incident, ...others] = JSON.parse(stdout);
     expect(others).toEqual([]);
     expect(incident).toMatchObject({ alert: 'flood', attacks: 200 });

@@ -70,6 +70,7 @@ export class Evaluator {
   readonly #deliveries = new Map<string, { project: string; done: Promise<void> }>();
   #lastReport: Promise<unknown> = Promise.resolve();
   readonly #stopping = new AbortController();
+  #isStopping = false;
   #lastTrouble: string | null = null;
 
   constructor(dependencies: Dependencies) {
@@ -93,7 +94,7 @@ export class Evaluator {
           trouble = reasonOf(error);
         });
       }
-      for (const due of this.#incidents.due()) this.#deliver(due);
+      this.#deliverDue();
       this.#report(trouble);
     } catch (error) {
       if (!(error instanceof LeaseLost)) this.#report(reasonOf(error));
@@ -109,6 +110,7 @@ export class Evaluator {
 
   /** Waits for deliveries, and lets another process evaluate. */
   async stop(): Promise<void> {
+    this.#isStopping = true;
     const timer = setTimeout(() => this.#stopping.abort(), STOP_MS_MAX);
     await this.idle();
     clearTimeout(timer);
@@ -154,6 +156,10 @@ export class Evaluator {
     return counts[0] ?? 0;
   }
 
+  #deliverDue(): void {
+    for (const due of this.#incidents.due()) this.#deliver(due);
+  }
+
   #deliver(due: DueDelivery): void {
     const key = deliveryKey(due.incident, due.event);
     if (this.#deliveries.has(key) || this.#deliveries.size >= DELIVERIES_AT_ONCE) return;
@@ -161,29 +167,35 @@ export class Evaluator {
     const own = Array.from(this.#deliveries.values()).filter((delivery) => delivery.project === project);
     if (own.length >= DELIVERIES_OF_PROJECT) return;
     const done = this.#deliverNow(due)
-      .catch((error) =>
-        this.#log(due.alert, due.incident, 'delivery not recorded; retrying', reasonOf(error)),
-      )
-      .finally(() => this.#deliveries.delete(key));
+      .catch((error) => {
+        this.#log(due.alert, due.incident, 'delivery not recorded; retrying', reasonOf(error));
+        return false;
+      })
+      .then((isRecorded) => {
+        this.#deliveries.delete(key);
+        if (isRecorded && !this.#isStopping) this.#deliverDue();
+      });
     this.#deliveries.set(key, { project, done });
   }
 
-  async #deliverNow(due: DueDelivery): Promise<void> {
+  /** Resolves to whether the outcome has been recorded. */
+  async #deliverNow(due: DueDelivery): Promise<boolean> {
     const { alert, incident, event } = due;
     const project = this.#dependencies.identity.lookup.project(alert.project_id);
-    if (project === undefined || !(await this.#incidents.claim(due))) return;
+    if (project === undefined || !(await this.#incidents.claim(due))) return false;
     const error = await this.#send(due, project).then(
       () => null,
       (reason) => reasonOf(reason),
     );
     // What was interrupted may have arrived. Its outcome stays unknown, and it is sent again with the same key.
-    if (error !== null && this.#stopping.signal.aborted) return;
+    if (error !== null && this.#stopping.signal.aborted) return false;
     const delivery = await this.#incidents.finish(due, error);
     if (delivery?.status === 'delivered') this.#log(alert, incident, `${event} delivered`);
     else if (delivery?.status === 'failed')
       this.#log(alert, incident, `${event} given up after a day`, delivery.error);
     else if (delivery?.attempts === 1)
       this.#log(alert, incident, `${event} not delivered; retrying`, delivery.error);
+    return true;
   }
 
   async #send({ alert, incident, event }: DueDelivery, project: MessageContext['project']): Promise<void> {

@@ -246,7 +246,7 @@ function detailsOf(attack: Category, time: number, attacker?: number): AttackDet
 
 function userOf(rule: string, number: number) {
   return {
-    source: `2001:db8:${rule.slice(0, 3)}:${number % USERS_PER_FORM}::1`,
+    source: `2001:db8:${rule.slice(0, 3)}:${1 + (number % USERS_PER_FORM)}::1`,
     country: 'DE',
     userAgent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0',
   };
