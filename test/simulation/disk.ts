@@ -6,8 +6,7 @@ import type { Scheduler, Task } from './scheduler.ts';
 
 export class Inode {
   readonly ino: number;
-  #memory = Buffer.alloc(1_024);
-  size = 0;
+  bytes = Buffer.alloc(0);
   mtimeMs = 0;
   ctimeMs = 0;
   links = 0;
@@ -19,24 +18,8 @@ export class Inode {
     this.ino = ino;
   }
 
-  get bytes(): Buffer {
-    return this.#memory.subarray(0, this.size);
-  }
-
-  write(at: number, bytes: Buffer): void {
-    const size = Math.max(this.size, at + bytes.length);
-    if (size > this.#memory.length) {
-      const memory = Buffer.alloc(2 * size);
-      this.bytes.copy(memory);
-      this.#memory = memory;
-    }
-    bytes.copy(this.#memory, at);
-    this.size = size;
-  }
-
-  clear(): void {
-    this.#memory.fill(0);
-    this.size = 0;
+  get size(): number {
+    return this.bytes.length;
   }
 }
 
@@ -93,12 +76,13 @@ export class Disk {
   }
 
   append(inode: Inode, bytes: Buffer, at = inode.size): void {
-    inode.write(at, bytes);
+    // Beyond the end, it leaves a hole.
+    inode.bytes = Buffer.concat([inode.bytes, Buffer.alloc(at - inode.size), bytes]);
     this.#touch(inode);
   }
 
   truncate(inode: Inode): void {
-    inode.clear();
+    inode.bytes = Buffer.alloc(0);
     this.#forgetLines(inode);
     this.#touch(inode);
   }
