@@ -492,7 +492,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/count.ts',
     'cached?.deleted === deleted && isComplete',
     'cached && isComplete',
-    cached('attacks of a deleted host|repeated queries'),
+    cached('a deleted host no longer counts'),
   ),
   mutant(
     'count-of-two-snapshots',
@@ -506,7 +506,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/lmdb/chunk-cache.ts',
     '(first * CELLS_END + end)',
     '(first * CELLS_END)',
-    cached('repeated queries equal the oracle'),
+    cached('begin together and end apart'),
   ),
   mutant(
     'cache-chunk-changed',
@@ -520,14 +520,14 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'statistics/points-cache.ts',
     '{zone.name} ',
     "{''} ",
-    points('equal those of one query'),
+    points('of one time zone'),
   ),
   mutant(
     'cache-points-of-other-hosts',
     'statistics/points-cache.ts',
     '{JSON.stringify(hosts ?? null)}',
     "{''}",
-    points('equal those of one query'),
+    points('of a host with the ID undefined'),
   ),
   mutant(
     'cache-points-change-meanwhile',
