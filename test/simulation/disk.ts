@@ -47,7 +47,6 @@ export class Disk {
   /** Set while calls may fail. */
   isFailing = false;
   errors = 0;
-  reusedInodes = 0;
 
   /** `readInPart` is called after a read that returned only some of the bytes. */
   constructor(scheduler: Scheduler, now: () => number, readInPart: (path: string) => void) {
@@ -68,7 +67,6 @@ export class Disk {
 
   create(path: string): Inode {
     const reused = this.#scheduler.random.chance(0.7) ? this.#freeInos.pop() : undefined;
-    if (reused !== undefined) this.reusedInodes++;
     const inode = new Inode(reused ?? ++this.#inos);
     this.#touch(inode);
     this.#link(path, inode);
