@@ -660,7 +660,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/postgres/hosts.ts',
     'SET hosts = hosts - 1',
     'SET hosts = hosts',
-    postgres('the counts of a deleted host stay'),
+    postgres('respect the limit, and a deleted host'),
   ),
   mutant(
     'postgres-commit-in-memory',
