@@ -205,10 +205,10 @@ export class Log {
     this.#disk.truncate(file);
   }
 
-  /** Someone empties the log. If lines of it were counted, `follow` warns. */
+  /** Someone empties the log. If `follow` has counted lines of it, it warns. */
   empty(): void {
     if (!this.isQuiet) return;
-    const isKnown = [...this.#file.lines].some(({ isCounted }) => isCounted);
+    const isKnown = [...this.#file.lines].some(({ isFollowed }) => isFollowed);
     if (isKnown) this.#disk.truncate(this.#file);
     else this.#truncate(this.#file);
   }
