@@ -1,11 +1,12 @@
 /**
  * Randomness of the tests, and a setup file of every run.
  * FUZZ_SEED repeats a failed property test with the seed that fast-check printed. FUZZ_SCALE is the share of the random cases
- * that run: a tenth by default, 1 for all that a test names, 10 for a long search.
+ * that run: a tenth by default, 1 for all that a test names, 10 for a long search. FUZZ_SHRINK=0 ends a test with the first case
+ * that fails, without a search for a smaller one.
  */
 import fc from 'fast-check';
 
-const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '0.1' } = process.env;
+const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '0.1', FUZZ_SHRINK: shrink } = process.env;
 
 /** Fewer cases than this prove little; a few kills or restarts are cheap. */
 const CASES_MIN = 5;
@@ -28,6 +29,7 @@ fc.configureGlobal({
   numRuns: scaled(100),
   ...(Number(scale) <= 1 && { interruptAfterTimeLimit: PROPERTY_MS_MAX, markInterruptAsFailure: false }),
   ...(seed !== undefined && { seed: Number(seed) }),
+  ...(shrink === '0' && { endOnFailure: true }),
 });
 
 /** A seeded generator (mulberry32), so that a failure can be repeated. */

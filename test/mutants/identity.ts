@@ -242,7 +242,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     'identity/records.ts',
     '(own ?? inherited ?? [])',
     '(own ?? [])',
-    identity('returns a token of another scope'),
+    identity('a project inherits the roles'),
   ),
   mutant(
     'admin-third-key',
@@ -305,7 +305,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     'identity/records-copy.ts',
     'if (this.number !== from) return;',
     '',
-    postgresIdentity('any changes of two stores'),
+    unit('identity/records-copy.test.ts', 'an update of an earlier state'),
   ),
   mutant(
     'copy-failed-change-stays',
@@ -326,7 +326,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     'identity/copied-store.ts',
     'Math.min(now, time)',
     'now',
-    postgresIdentity('a clock that is ahead'),
+    postgresIdentity('whose clock is days ahead'),
   ),
   mutant(
     'identity-checksum-without-key',

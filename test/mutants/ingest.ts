@@ -333,4 +333,25 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
     '? length >= this.#wholeLines',
     lines('as a chunk may have is one chunk'),
   ),
+  mutant(
+    'copy-by-hand-is-the-file',
+    'ingest/follow.ts',
+    'rotated?.hasRotatedName !== false && (',
+    '(',
+    follow('a copy by hand that is old'),
+  ),
+  mutant(
+    'copy-by-hand-is-read',
+    'ingest/follow.ts',
+    'file.hasRotatedName && file.hash === hash',
+    'file.hash === hash',
+    follow('a copy by hand that is old'),
+  ),
+  mutant(
+    'begun-by-ingest-unnoticed',
+    'ingest/follow.ts',
+    'await this.#beginCounted(this.#live);',
+    '',
+    follow('another command has counted'),
+  ),
 ];

@@ -36,6 +36,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exi
 copySources();
 // Random tests are the same in each run, so that a mutant is killed in all runs or in none.
 process.env.FUZZ_SEED = '1';
+process.env.FUZZ_SHRINK = '0';
 // More cases than by default: the table was made with them.
 process.env.FUZZ_SCALE ??= '0.25';
 // One instance for all runs: to start it takes longer than most tests.

@@ -6,8 +6,7 @@ import type { Scheduler, Task } from './scheduler.ts';
 
 export class Inode {
   readonly ino: number;
-  #memory = Buffer.alloc(1_024);
-  size = 0;
+  bytes = Buffer.alloc(0);
   mtimeMs = 0;
   ctimeMs = 0;
   links = 0;
@@ -19,24 +18,8 @@ export class Inode {
     this.ino = ino;
   }
 
-  get bytes(): Buffer {
-    return this.#memory.subarray(0, this.size);
-  }
-
-  write(at: number, bytes: Buffer): void {
-    const size = Math.max(this.size, at + bytes.length);
-    if (size > this.#memory.length) {
-      const memory = Buffer.alloc(2 * size);
-      this.bytes.copy(memory);
-      this.#memory = memory;
-    }
-    bytes.copy(this.#memory, at);
-    this.size = size;
-  }
-
-  clear(): void {
-    this.#memory.fill(0);
-    this.size = 0;
+  get size(): number {
+    return this.bytes.length;
   }
 }
 
@@ -64,7 +47,6 @@ export class Disk {
   /** Set while calls may fail. */
   isFailing = false;
   errors = 0;
-  reusedInodes = 0;
 
   /** `readInPart` is called after a read that returned only some of the bytes. */
   constructor(scheduler: Scheduler, now: () => number, readInPart: (path: string) => void) {
@@ -85,7 +67,6 @@ export class Disk {
 
   create(path: string): Inode {
     const reused = this.#scheduler.random.chance(0.7) ? this.#freeInos.pop() : undefined;
-    if (reused !== undefined) this.reusedInodes++;
     const inode = new Inode(reused ?? ++this.#inos);
     this.#touch(inode);
     this.#link(path, inode);
@@ -93,12 +74,13 @@ export class Disk {
   }
 
   append(inode: Inode, bytes: Buffer, at = inode.size): void {
-    inode.write(at, bytes);
+    // Beyond the end, it leaves a hole.
+    inode.bytes = Buffer.concat([inode.bytes, Buffer.alloc(at - inode.size), bytes]);
     this.#touch(inode);
   }
 
   truncate(inode: Inode): void {
-    inode.clear();
+    inode.bytes = Buffer.alloc(0);
     this.#forgetLines(inode);
     this.#touch(inode);
   }

@@ -15,7 +15,7 @@ export interface StoreFaults {
   commitMsMax: number;
 }
 
-export type Executed = (method: string, args: readonly unknown[], result: unknown) => Promise<void>;
+export type Executed = (by: Task, method: string, args: readonly unknown[], result: unknown) => Promise<void>;
 
 /** `executed` is called for each call that has changed the store, or returned something of it. */
 export function faultyStore(
@@ -38,7 +38,7 @@ export function faultyStore(
     const given =
       method === 'prune' && random.chance(0.2) ? [args[0], stopped(args[1], random.integer(1, 6))] : args;
     const result = await scheduler.native(() => run.apply(real, given));
-    await executed(method, args, result);
+    await executed(task, method, args, result);
     if (fault === 2) throw unknown;
     await scheduler.pause(task, `store.${method} done`, random.integer(0, msMax));
     return result;

@@ -18,6 +18,8 @@ export interface Line {
   writtenAt: number;
   file: number;
   isCounted: boolean;
+  /** Counted by `follow`. */
+  isFollowed: boolean;
 }
 
 export const HOSTS = ['a.example', 'b.example', 'c.example'];
@@ -53,11 +55,19 @@ export class Ledger {
       writtenAt: this.#now(),
       file: 0,
       isCounted: false,
+      isFollowed: false,
     };
     this.#byTime.set(unique, line);
     this.open.add(line);
     const fields = { line: number, time: unique, host, ...(attack && { attack }), pad: 'x'.repeat(padding) };
     return { line, text: expected === 'dropped' ? `malformed line ${number}` : JSON.stringify(fields) };
+  }
+
+  noteFollowed(events: readonly { time: number }[]): void {
+    for (const { time } of events) {
+      const line = this.find(time);
+      if (line) line.isFollowed = true;
+    }
   }
 
   find(time: number): Line | undefined {

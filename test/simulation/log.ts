@@ -162,13 +162,7 @@ export class Log {
     createLines: () => readonly NewLine[],
   ): Promise<void> {
     const live = this.#file;
-    const copy = this.#disk.create(target);
-    for (let parts = this.#random.integer(1, 3); parts > 0; parts--) {
-      const end = parts === 1 ? live.size : copy.size + Math.floor((live.size - copy.size) / parts);
-      this.#disk.append(copy, Buffer.from(live.bytes.subarray(copy.size, end)));
-      if (parts === 1) for (const line of live.lines) addLine(copy, line);
-      await pause();
-    }
+    await this.#fill(this.#disk.create(target), live, () => live.bytes, pause);
     const { size } = live;
     this.#truncate(live);
     this.#files++;
@@ -182,17 +176,26 @@ export class Log {
     const plain = path === undefined || path.endsWith('.gz') ? undefined : this.#disk.find(path);
     if (path === undefined || plain === undefined) return;
     const bytes = gzipSync(plain.bytes);
-    const lines = [...plain.lines];
     const compressed = this.#disk.create(`${path}.gz`);
-    for (let parts = this.#random.integer(1, 3); parts > 0; parts--) {
-      const end = compressed.size + Math.floor((bytes.length - compressed.size) / parts);
-      this.#disk.append(compressed, bytes.subarray(compressed.size, end));
-      await pause();
-    }
-    for (const line of lines) addLine(compressed, line);
+    await this.#fill(compressed, { lines: new Set(plain.lines) }, () => bytes, pause);
     this.#disk.setTime(compressed, plain.mtimeMs);
     await pause();
     this.#disk.remove(path);
+  }
+
+  /** Copies in parts: in between, others see a file that is too short. */
+  async #fill(
+    file: Inode,
+    { lines }: Pick<Inode, 'lines'>,
+    bytes: () => Buffer,
+    pause: () => Promise<void>,
+  ): Promise<void> {
+    for (let parts = this.#random.integer(1, 3); parts > 0; parts--) {
+      const end = file.size + Math.floor((bytes().length - file.size) / parts);
+      this.#disk.append(file, bytes().subarray(file.size, end));
+      if (parts === 1) for (const line of lines) addLine(file, line);
+      await pause();
+    }
   }
 
   /** Lines that were not copied are lost, and nobody can know which. */
@@ -202,10 +205,10 @@ export class Log {
     this.#disk.truncate(file);
   }
 
-  /** Someone empties the log. If lines of it were counted, `follow` warns. */
+  /** Someone empties the log. If `follow` has counted lines of it, it warns. */
   empty(): void {
     if (!this.isQuiet) return;
-    const isKnown = [...this.#file.lines].some(({ isCounted }) => isCounted);
+    const isKnown = [...this.#file.lines].some(({ isFollowed }) => isFollowed);
     if (isKnown) this.#disk.truncate(this.#file);
     else this.#truncate(this.#file);
   }

@@ -24,11 +24,13 @@ export async function simulate({ seed, years, eventsMax, trace }: RunOptions) {
   observeRareStates((state) => reached.add(state));
   const world = new World(seed, join(directory, 'statistics.mdb'), trace);
   let failure: unknown = null;
+  let digest = '';
   try {
     await world.run(years * YEAR_MS, eventsMax);
   } catch (error) {
     failure = error;
   } finally {
+    digest = world.scheduler.digest();
     observeRareStates(() => {});
     await world.close();
     rmSync(directory, { recursive: true });
@@ -40,7 +42,7 @@ export async function simulate({ seed, years, eventsMax, trace }: RunOptions) {
     steps: world.scheduler.steps,
     ...world.counts,
     reached,
-    digest: world.scheduler.digest(),
+    digest,
     failure,
   };
 }

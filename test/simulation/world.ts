@@ -73,7 +73,7 @@ export class World {
       retentionMs: this.#retentionMs,
       now,
       openStore: () => this.#openStore(),
-      executed: (method, args, result) => this.#executed(method, args, result),
+      executed: (...call) => this.#executed(...call),
       acknowledged: (source, records) => this.#acknowledged('a process', source, records),
       warned: (source, message) => {
         this.scheduler.note(`warning: ${message}`);
@@ -398,7 +398,7 @@ export class World {
     await this.#readRetention(true);
   }
 
-  async #executed(method: string, args: readonly unknown[], result: unknown): Promise<void> {
+  async #executed(by: Task, method: string, args: readonly unknown[], result: unknown): Promise<void> {
     if (method === 'prune') await this.#readRetention(false);
     if (method !== 'append') return;
     const [batch] = args as [Batch];
@@ -406,6 +406,7 @@ export class World {
     this.scheduler.note(`${appended.kind} ${batch.source.name} ${batch.id} ${batch.events.length}`);
     if (appended.kind !== 'appended') return;
     for (const checker of this.#checkers) checker.appended?.(batch, appended);
+    if (by.name.startsWith('follow')) this.ledger.noteFollowed(batch.events);
     await this.#acknowledged('the store', batch.source.name, batch.events.length - appended.beforeHorizon);
   }
 

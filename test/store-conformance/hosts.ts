@@ -203,4 +203,18 @@ export function hostTests({ fresh, runs }: Suite): void {
     expect([...hosts.keys()].sort()).toEqual(hostnames.slice(0, 20).sort());
     for (const ids of resolved) expect(ids).toEqual(hostnames.map((name) => hosts.get(name) ?? null));
   });
+
+  test('concurrent callers that resolve different names respect the limit, and a deleted host makes room', async () => {
+    const { store } = await fresh();
+    const names = (group: string) => Array.from({ length: 15 }, (_, i) => `${i}.${group}.example`);
+    const resolve = (group: string) =>
+      store.resolveHosts({ project: 'p', hostnames: names(group), limit: 20 });
+    await Promise.all(['a', 'b'].map(resolve));
+    const hosts = await store.hosts('p');
+    expect(hosts).toHaveLength(20);
+    const add = () => store.addHost({ project: 'p', hostname: 'new.example', limit: 20 });
+    expect(await add()).toEqual({ kind: 'full' });
+    await store.deleteHost({ project: 'p', id: hosts[0]?.id ?? '' });
+    expect(await add()).toMatchObject({ kind: 'added' });
+  });
 }

@@ -212,12 +212,16 @@ test('creation of a file', async () => {
   });
 });
 
-test('repair', async () => {
-  // One event: a repair reads everything, and each read is a call that can fail.
+/** One event, and its state: repair and backup read everything, and each read is a call that can fail. */
+async function oneEvent() {
   const one = batch('one', [null], 0, [0]);
   const oracle = memoryStore(() => NOW);
   await oracle.append(one);
-  const before = await stateOf(oracle);
+  return { one, before: await stateOf(oracle) };
+}
+
+test('repair', async () => {
+  const { one, before } = await oneEvent();
   const damaged = async (directory: string) => {
     const { root: file, cells } = openTables(statistics(directory));
     // One record of each level of counters.
@@ -298,11 +302,7 @@ const putUser = (name: string) => (store: IdentityStore) =>
 const userNames = (store: IdentityStore) => store.list('user').map(({ name }) => name);
 
 test('backup', async () => {
-  // One event: a backup reads everything, and each read is a call that can fail.
-  const one = batch('one', [null], 0, [0]);
-  const oracle = memoryStore(() => NOW);
-  await oracle.append(one);
-  const before = await stateOf(oracle);
+  const { one, before } = await oneEvent();
   const output = new Writable({ write: (_chunk, _encoding, done) => done() });
   const io = { stdout: output, stderr: output, env: {}, now: () => NOW } as unknown as Io;
   const data = (directory: string) => join(directory, 'data');

@@ -11,7 +11,7 @@ import type { IdentityStore } from './identity-store.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
-import { keyFileCsv } from './records.ts';
+import { keyFileCsv, rolesIn } from './records.ts';
 import { createSecretCipher } from './secrets.ts';
 import { createDeviceCookies, createTokens, DEVICE_VALID_MS, TOKEN_VALID_MS } from './tokens.ts';
 
@@ -57,6 +57,14 @@ async function setUp() {
 function snapshotsEnd(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 1));
 }
+
+test('a project inherits the roles of its domain, and no others', () => {
+  const project = { id: 'p', domain_id: 'd' };
+  expect(rolesIn({ roles: { d: ['admin'] } }, { project })).toEqual(['admin']);
+  expect(rolesIn({ roles: { d: ['admin'], p: ['reader'] } }, { project })).toEqual(['reader', 'admin']);
+  expect(rolesIn({ roles: { other: ['admin'] } }, { project })).toEqual([]);
+  expect(rolesIn({ roles: { p: ['reader'] } }, { domain: { id: 'd' } })).toEqual([]);
+});
 
 describe('a token', () => {
   test('is valid for exactly 24 hours', async () => {

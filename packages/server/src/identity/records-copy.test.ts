@@ -17,6 +17,13 @@ test('expired revocations are found in groups, the oldest first, without those t
   expect(copyOf(expiries).expiredTokens(3, 1_280, 1_000)).toEqual(found.slice(0, 2));
 });
 
+test('an update of an earlier state does not replace newer records', () => {
+  const copy = copyOf([10]);
+  for (const value of [20, null])
+    copy.apply({ from: 0, to: 1, changes: [{ kind: 'revoked', id: 't0', value }], isWhole: false });
+  expect([copy.get('revoked', 't0'), copy.number]).toEqual([20, 1]);
+});
+
 test('revocations that have not expired are never found, and later ones are', () => {
   const copy = copyOf([10, 20, 30]);
   expect(copy.expiredTokens(10, 0, 9)).toEqual([]);

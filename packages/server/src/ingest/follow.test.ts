@@ -725,6 +725,24 @@ test('a warning is printed if the file that was begun last is gone', async () =>
   await again.close();
 });
 
+test('a warning is printed if a file is gone whose first lines another command has counted', async () => {
+  writeFileSync(path, lines(2));
+  for (let i = 0; i < 3; i++) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    if (i === 0) {
+      rotate('numbered');
+      writeFileSync(path, lines(3));
+      for await (const _ of ingestFile(openLog(path), ingest, store, pipeline()));
+    }
+    appendFileSync(path, lines(1));
+    if (i === 1) writeFileSync(path, lines(1));
+  }
+  expect(await requests()).toBe(written - 2);
+  expect(warnings).toEqual([expect.stringMatching(/^the file that was counted as .* is gone/)]);
+});
+
 test('a warning is printed if the log is emptied while a new process reads rotated files', async () => {
   writeFileSync(path, lines(2));
   const before = follower();

@@ -123,6 +123,7 @@ export class Follower {
     this.#live ??= await this.#openLive();
     await this.#warnOfBegun();
     if (this.#live === null) return false;
+    await this.#beginCounted(this.#live);
     try {
       await this.#live.refuseCompressed();
     } catch (error) {
@@ -230,6 +231,14 @@ export class Follower {
       );
     }
     this.#begunBefore = null;
+  }
+
+  /** If `ingest` has counted the first lines of the live file, none of its batches here is the first. */
+  async #beginCounted({ countedFirstLineHash: hash }: Tail): Promise<void> {
+    const state = this.#state();
+    if (hash === null || state.current.begun?.first_line_hash === hash) return;
+    state.begin(hash, this.#options.now());
+    await state.save();
   }
 
   /** Warns of files that were in the list before, and were deleted before it was their turn. */

@@ -128,6 +128,19 @@ describe('cached points', () => {
     );
   });
 
+  test('of one time zone are not those of another', async () => {
+    const project = 'zones';
+    const cache = new PointsCache(store);
+    await append(
+      project,
+      [1, 7, 13, 19].map((hours) => requestAt(NOW - hours * 3_600_000)),
+    );
+    for (const name of ['+00:00', '+05:30', '+00:00', 'Europe/Berlin', '+05:30']) {
+      const range = { project, hosts: undefined, from: NOW - 30 * DAY_MS, to: NOW, zone: zoneOf(name) };
+      expect(await cache.count('timeline', range)).toEqual(await plain('timeline', range));
+    }
+  });
+
   test('of a host with the ID undefined are not those of the project', async () => {
     const project = 'undefined host';
     const cache = new PointsCache(store);

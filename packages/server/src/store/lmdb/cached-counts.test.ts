@@ -168,6 +168,37 @@ test('one array of hosts selects the hosts of each project', async () => {
   rmSync(directory, { recursive: true });
 });
 
+test('ranges that begin together and end apart have their own counts', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const start = Math.floor(NOW / DAY_MS) * DAY_MS;
+  const event = { hostId: null, request: true, attack: null, count: 1 };
+  const events = [0, 1, 2].map((hours) => ({ ...event, time: start + hours * HOUR_MS }));
+  await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+  for (const hours of [1, 2, 3, 2, 1]) {
+    const edges = [start, start + hours * HOUR_MS];
+    expect((await store.count({ project: 'p', edges, rows: 'timeline' }))[0].join()).toBe(String(hours));
+  }
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
+test('a deleted host no longer counts among hosts that were selected before', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
+  const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
+  const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 9 });
+  const hosts = ids.map((id) => id ?? '');
+  const event = { time: NOW - HOUR_MS, request: true, attack: null, count: 1 };
+  const events = hosts.map((hostId) => ({ ...event, hostId }));
+  await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+  const query = { project: 'p', hosts, edges: [NOW - DAY_MS, NOW], rows: 'timeline' } as const;
+  for (let i = 0; i < 2; i++) expect((await store.count(query))[0].join()).toBe('2');
+  await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });
+  expect((await store.count(query))[0].join()).toBe('1');
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
 test('attacks of a deleted host are not found in the cache, though their chunk has not changed', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-cached-'));
   const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);

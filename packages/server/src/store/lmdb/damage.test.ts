@@ -210,14 +210,22 @@ describe('repair', () => {
     );
   });
 
-  test('keeps the counts of a minute whose exact times are lost, and reports the minute', async () => {
+  test('keeps the counts of a minute whose exact times are lost, reports the minute, and changes versions', async () => {
     let minute = 0;
     const path = await damaged((entries) => {
       const { key, value } = entries.at(-1) as Entry;
       minute = (key as Buffer).readUInt32BE(1);
       return [{ key, value: lastByteChanged(value) }];
     }, 'cells');
+    const version = async () => {
+      const store = lmdbStore(path, () => NOW);
+      const found = await store.version({ project: 'p', from: NOW, to: NOW + HOUR_MS });
+      await store.close();
+      return found;
+    };
+    const before = await version();
     const { lost } = await repairStatistics(path);
+    expect(await version()).not.toBe(before);
     expect(lost).toHaveLength(1);
     expect(lost[0]).toMatchObject({ from: minute * MINUTE_MS, to: (minute + 1) * MINUTE_MS, project: 'p' });
     expect((await verifyStatistics(path)).problems).toBe(0);
