@@ -5,6 +5,7 @@
  *   npm run build && node bench/events.mjs             10 million attacks, 14,000 an hour; takes half an hour
  *   npm run build && node bench/events.mjs --quick     1 million
  *   node bench/events.mjs --quick list flood           only these parts; the others are size, ingest, modsecurity and peers
+ *   node bench/events.mjs --kept=DIRECTORY list        keeps the attacks of the list in a directory, for the next run
  *
  * Times are by the clock; those of the processor, which other load hardly affects, are beside them.
  */
@@ -12,6 +13,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -32,7 +34,9 @@ const { lmdbStore } = await import(join(server, 'dist/store/lmdb/lmdb.js'));
 const { CATEGORIES } = await import(join(server, 'dist/event.js'));
 
 const HOUR_MS = 3_600_000;
-const END = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+const kept = process.argv.find((each) => each.startsWith('--kept='))?.slice('--kept='.length);
+/** The attacks are of the 30 days before. */
+const END = endOfAttacks();
 const DAYS = 30;
 const quick = process.argv.includes('--quick');
 const PER_HOUR = 13_889;
@@ -147,14 +151,21 @@ function randomNumbers(seed) {
   };
 }
 
+/** The last full hour; or that of the run that kept the attacks, whose hours must still be those of the queries. */
+function endOfAttacks() {
+  const file = kept && join(kept, 'end');
+  if (file && existsSync(file)) return Number(readFileSync(file, 'utf8'));
+  return Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+}
+
 function fileOf(name) {
-  const data = join(directory, name);
+  const data = join(name === 'list' && kept ? kept : directory, name);
   mkdirSync(data, { recursive: true });
   return join(data, 'statistics.mdb');
 }
 
 async function openStore(name, eventsMax) {
-  const store = lmdbStore(fileOf(name), Date.now, { eventsMax });
+  const store = lmdbStore(fileOf(name), () => END, { eventsMax });
   const hostnames = Array.from({ length: 10 }, (_, i) => `www${i}.example.com`);
   return { store, hosts: await store.resolveHosts({ project: 'p', hostnames, limit: 10 }) };
 }
@@ -187,13 +198,9 @@ async function measureSize() {
 }
 
 async function measureList() {
+  const isKept = kept && existsSync(join(kept, 'end'));
   const { store, hosts } = await openStore('list');
-  const began = performance.now();
-  for (let hour = APPENDED_HOURS - 1; hour >= 0; hour--)
-    await append(store, attacksOf(hosts, hour, PER_HOUR));
-  const seconds = (performance.now() - began) / 1_000;
-  rows['attacks per second, batches of an hour'] = (APPENDED_HOURS * PER_HOUR) / seconds;
-  await repeatHours(store);
+  if (!isKept) await fillList(store, hosts);
   rows['bytes per entry, 14,000 an hour, with counters'] = statSync(fileOf('list')).size / (HOURS * PER_HOUR);
   const range = { project: 'p', from: END - HOURS * HOUR_MS, to: END };
   const first = { ...range, isAscending: false, offset: 0, limit: PAGE };
@@ -232,7 +239,17 @@ async function measureList() {
     'top URLs of blocked attacks': count('urls', whole, () => ({ actions: ['block'] })),
   });
   await store.close();
-  rmSync(join(directory, 'list'), { recursive: true });
+  if (!kept) rmSync(join(directory, 'list'), { recursive: true });
+}
+
+async function fillList(store, hosts) {
+  const began = performance.now();
+  for (let hour = APPENDED_HOURS - 1; hour >= 0; hour--)
+    await append(store, attacksOf(hosts, hour, PER_HOUR));
+  const seconds = (performance.now() - began) / 1_000;
+  rows['attacks per second, batches of an hour'] = (APPENDED_HOURS * PER_HOUR) / seconds;
+  await repeatHours(store);
+  if (kept) writeFileSync(join(kept, 'end'), String(END));
 }
 
 /** Writes the blocks of the appended hours into the hours before them: their times count from the beginning of the hour. */

@@ -173,26 +173,28 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
           const oracle = memoryStore(() => NOW);
           const ids = await addHosts(store, project);
           await addHosts(oracle, project);
-          for (const events of drawn) {
+          for (const [n, events] of drawn.entries()) {
             for (const each of [store, oracle]) await each.append(batch(project, ids, events));
-          }
-          for (const { range, hosts, ...query } of queries) {
-            const [from, to] = [Math.min(...range), Math.max(...range) + 1];
-            const selected = { ...query, from, to, hosts: pick(ids, hosts) };
-            const kept = await list(store, project, selected);
-            expect(kept).toEqual(await list(oracle, project, selected));
-            const by = pickOne(['actions', 'hosts', ...TOP_LISTS] as const, query.offset);
-            const counted = { project, hosts: selected.hosts, filter: query.filter, by };
-            const cuts = query.cuts.map((cut) => Math.min(Math.max(cut, from), to)).sort((a, b) => a - b);
-            const counts = { ...counted, edges: [from, ...cuts, to] };
-            expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
-            const all = { project, hosts: selected.hosts, from, to };
-            expect(await scan(store, all)).toEqual(await scan(oracle, all));
-            const { include, exclude } = query.filter;
-            if (include.categories || exclude.categories) continue;
-            const edges = [from, to];
-            const [attacks] = await store.count({ project, hosts: selected.hosts, edges, rows: 'attacks' });
-            expect(kept.keptAttacks).toBe(attacks[0]);
+            // Repeated queries read only what has changed.
+            if (n > 1 && n < drawn.length - 1) continue;
+            for (const { range, hosts, ...query } of queries) {
+              const [from, to] = [Math.min(...range), Math.max(...range) + 1];
+              const selected = { ...query, from, to, hosts: pick(ids, hosts) };
+              const kept = await list(store, project, selected);
+              expect(kept).toEqual(await list(oracle, project, selected));
+              const by = pickOne(['actions', 'hosts', ...TOP_LISTS] as const, query.offset);
+              const counted = { project, hosts: selected.hosts, filter: query.filter, by };
+              const cuts = query.cuts.map((cut) => Math.min(Math.max(cut, from), to)).sort((a, b) => a - b);
+              const counts = { ...counted, edges: [from, ...cuts, to] };
+              expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
+              const all = { project, hosts: selected.hosts, from, to };
+              expect(await scan(store, all)).toEqual(await scan(oracle, all));
+              const { include, exclude } = query.filter;
+              if (include.categories || exclude.categories) continue;
+              const edges = [from, to];
+              const [attacks] = await store.count({ project, hosts: selected.hosts, edges, rows: 'attacks' });
+              expect(kept.keptAttacks).toBe(attacks[0]);
+            }
           }
         },
       ),

@@ -67,8 +67,7 @@ export function attackMethods(
     async countAttacks(query) {
       const range = { ...rangeOf(query), isAscending: true };
       const create = (isRegistered: (id: string) => boolean) => new AttackCounter(query, isRegistered);
-      const { points, keptAttacks } = await addHours(query, range, create);
-      return { points, keptAttacks };
+      return new Slices().run((await addHours(query, range, create)).result());
     },
 
     async scanAttacks(query, visit) {
