@@ -202,6 +202,30 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
     );
   });
 
+  test('large blocks, whose values are found by hashes, equal the oracle', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const start = NOW - (NOW % HOUR_MS) - 50 * HOUR_MS;
+    const drawn = fc.sample(attack, { numRuns: 1_500, seed: 8 }).map((each, i) => {
+      const { url = '', ...details } = { ...each.details, id: String(i) };
+      const other = url === '' ? {} : { url: `/${i % 300}` };
+      return { ...each, time: start + i * 2_000, details: { ...details, ...other } };
+    });
+    for (const each of [store, oracle]) await each.append(batch('p', ids, drawn));
+    const random = fc.asyncProperty(randomAttackQuery, fc.nat(), async (query, number) => {
+      const from = start + (number % 2) * 1_000_000;
+      const selected = { filter: query.filter, from, to: NOW, hosts: pick(ids, query.hosts) };
+      const page = { ...selected, offset: query.offset, limit: query.limit };
+      expect(await list(store, 'p', page)).toEqual(await list(oracle, 'p', page));
+      const by = pickOne(['actions', 'hosts', ...TOP_LISTS] as const, number);
+      const counts = { project: 'p', ...selected, by, edges: [from, start + 2_000_000, NOW] };
+      expect(await store.countAttacks(counts)).toEqual(await oracle.countAttacks(counts));
+    });
+    await fc.assert(random, { numRuns: runs(100) });
+  });
+
   test('for any range, hosts and categories, the counts of the listed attacks add up to the counters', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
