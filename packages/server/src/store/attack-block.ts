@@ -5,6 +5,7 @@
  *   head    = length{2} version threshold entries rules attacks first last size place*     one per section
  *   place   = length*2 + deflated, then the CRC-32 of the section unless it is empty
  *   body    = times counts ranks rule-counts indexes* hashes* dictionary*     all of these are sections; one per column
+ *   deflated dictionary = parts length* deflated*     the number of parts, which have 512 values each, and their lengths
  *   packed  = width numbers     a byte, then numbers of so many bits each (0, 1, 2, 4, 8 or 16), from the low bits on
  *
  * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
@@ -79,6 +80,8 @@ export function entrySize(entry: AttackEntry): number {
 
 /** Shorter texts do not become much smaller, and inflating them takes longer than reading them. */
 const DEFLATED_BYTES_MIN = 1_024;
+/** How many values of a dictionary are deflated together: fewer would take more space. */
+const PART_VALUES = 512;
 /** Larger than any section. Limits what a damaged block can allocate. */
 const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
 
@@ -213,7 +216,7 @@ function* encode(content: BlockContent): Encoding {
   const [first = 0, last = 0] = [times[0], times.at(-1)];
   const sections: Section[] = [
     plainSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
-    textSection(toNumbers(counts.every((count) => count === 1) ? [] : counts), isOpen),
+    plainSection(toNumbers(counts.every((count) => count === 1) ? [] : counts)),
     plainSection(bytesOf(Float64Array.from(ranks))),
     plainSection(pack(ruleCounts, Math.max(...ruleCounts))),
   ];
@@ -230,7 +233,7 @@ function* encode(content: BlockContent): Encoding {
       times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
     );
     yield;
-    sections[FIRST_DICTIONARY + number] = textSection(Buffer.from(dictionary.join(SEPARATOR)), isOpen);
+    sections[FIRST_DICTIONARY + number] = dictionarySection(dictionary, isOpen);
   }
   const head = new RecordWriter();
   head.clear();
@@ -322,10 +325,16 @@ function plainSection(bytes: Uint8Array): Section {
   return { bytes, isDeflated: false };
 }
 
-function textSection(plain: Uint8Array, isOpen: boolean): Section {
+/** A page of few attacks from many blocks inflates only the parts with their values. */
+function dictionarySection(values: readonly string[], isOpen: boolean): Section {
+  const plain = Buffer.from(values.join(SEPARATOR));
   if (isOpen || plain.length < DEFLATED_BYTES_MIN) return plainSection(plain);
-  const deflated = deflateRawSync(plain);
-  return deflated.length < plain.length ? { bytes: deflated, isDeflated: true } : plainSection(plain);
+  const parts: Buffer[] = [];
+  for (let i = 0; i < values.length; i += PART_VALUES)
+    parts.push(deflateRawSync(values.slice(i, i + PART_VALUES).join(SEPARATOR)));
+  const lengths = toNumbers([parts.length, ...parts.map(({ length }) => length)]);
+  const bytes = Buffer.concat([lengths, ...parts]);
+  return bytes.length < plain.length ? { bytes, isDeflated: true } : plainSection(plain);
 }
 
 function toNumbers(numbers: readonly number[]): Uint8Array {
@@ -512,6 +521,8 @@ export class AttackBlock {
   readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
   readonly #body: Uint8Array;
   #dictionaries: (readonly string[])[] = [];
+  /** Of dictionaries that were not read as a whole. */
+  #dictionaryParts: ((readonly string[])[] | undefined)[] = [];
   #indexes: Indexes[] = [];
   #times: Float64Array | undefined;
   #counts: Float64Array | undefined;
@@ -619,11 +630,45 @@ export class AttackBlock {
     const column = COLUMN_NUMBERS[name];
     const known = this.#dictionaries[column];
     if (known) return known;
-    const { buffer, byteOffset, length } = this.#section(FIRST_DICTIONARY + column);
-    const text = Buffer.from(buffer, byteOffset, length).toString();
-    const dictionary = this.#values(name) === 0 ? [] : text.split(SEPARATOR);
+    const dictionary: string[] = [];
+    for (let part = 0; this.#values(name) > 0; part++) {
+      const values = this.#dictionaryPart(column, part);
+      if (values === undefined) break;
+      for (const value of values) dictionary.push(value);
+    }
     this.#dictionaries[column] = dictionary;
+    this.#dictionaryParts[column] = undefined;
     return dictionary;
+  }
+
+  /** Up to 512 values of a deflated dictionary, or all of another one. Undefined after the last part. */
+  #dictionaryPart(column: number, part: number): readonly string[] | undefined {
+    const parts = this.#dictionaryParts[column] ?? [];
+    this.#dictionaryParts[column] = parts;
+    if (parts[part]) return parts[part];
+    const bytes = this.#section(FIRST_DICTIONARY + column);
+    if (!this.#isDeflated(column)) {
+      if (part > 0) return undefined;
+      parts[0] = textOf(bytes).split(SEPARATOR);
+      return parts[0];
+    }
+    const reader = new NumberReader(bytes);
+    const count = reader.number();
+    if (part >= count) return undefined;
+    let [start, length] = [0, 0];
+    for (let n = 0; n < count; n++) {
+      const own = reader.number();
+      if (n < part) start += own;
+      if (n === part) length = own;
+    }
+    start += reader.at;
+    const deflated = bytes.subarray(start, start + length);
+    parts[part] = textOf(inflateRawSync(deflated, { maxOutputLength: SECTION_BYTES_MAX })).split(SEPARATOR);
+    return parts[part];
+  }
+
+  #isDeflated(column: number): boolean {
+    return this.#head.layout.isDeflated[FIRST_DICTIONARY + column] === 1;
   }
 
   /** The positions of the values in their dictionary. */
@@ -745,7 +790,13 @@ export class AttackBlock {
   }
 
   #text(name: ColumnName, i: number): string {
-    return this.dictionary(name)[this.indexes(name)[i] ?? -1] ?? noValue();
+    const column = COLUMN_NUMBERS[name];
+    const index = this.indexes(name)[i] ?? noValue();
+    const known = this.#dictionaries[column];
+    if (known) return known[index] ?? noValue();
+    if (!this.#isDeflated(column)) return this.dictionary(name)[index] ?? noValue();
+    const values = this.#dictionaryPart(column, Math.floor(index / PART_VALUES));
+    return values?.[index % PART_VALUES] ?? noValue();
   }
 
   /** `entrySize` of each entry. */
@@ -769,6 +820,7 @@ export class AttackBlock {
   /** Forgets the decoded columns, which may have megabytes. */
   release(): void {
     this.#dictionaries = [];
+    this.#dictionaryParts = [];
     this.#indexes = [];
   }
 
@@ -778,7 +830,7 @@ export class AttackBlock {
 
   /** Valid until the next section is read. */
   #section(section: number): Uint8Array {
-    const { ends, checksums, isDeflated, isChecked } = this.#head.layout;
+    const { ends, checksums, isChecked } = this.#head.layout;
     let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
     let body = this.#body;
@@ -792,7 +844,7 @@ export class AttackBlock {
     if (!isChecked[section] && crc32(bytes) !== checksums[section])
       throw new StoreDamaged('a block of attacks');
     isChecked[section] = 1;
-    return isDeflated[section] ? inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX }) : bytes;
+    return bytes;
   }
 }
 
@@ -825,6 +877,10 @@ function readLayout(places: NumberReader): Layout {
     if (place > 1) checksums[section] = places.number();
   }
   return { ends, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS) };
+}
+
+function textOf({ buffer, byteOffset, length }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, length).toString();
 }
 
 function noValue(): never {

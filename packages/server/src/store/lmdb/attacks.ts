@@ -141,8 +141,11 @@ function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOption
 
 /** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
 function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
-  const keys = headKeys(attacks, hour, scope, read);
-  return keys.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
+  const latest = new LatestParts();
+  return headKeys(attacks, hour, scope, read).map((key) => {
+    const block = withBody(attacks, key, readHead(attacks, key, read), latest, read);
+    return { number: parseBlockKey(key).number, block };
+  });
 }
 
 function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: ReadOptions): Buffer[] {
@@ -152,7 +155,7 @@ function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: Read
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
 export function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
-  return withBody(attacks, key, readHead(attacks, key, read), read);
+  return withBody(attacks, key, readHead(attacks, key, read), new LatestParts(), read);
 }
 
 function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockHead {
@@ -164,30 +167,31 @@ function withBody(
   attacks: BinaryTable,
   key: Buffer,
   head: BlockHead,
+  latest: LatestParts,
   read?: ReadOptions,
-  latest = new LatestPart(),
 ): AttackBlock {
   const readPart = (part: BodyPart) =>
     latest.get(readPart, part, () => attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES);
   return new AttackBlock(head, readPart);
 }
 
-/** A copy of what was read last: queries read several sections of one block, and LMDB would copy the part for each of them. */
-class LatestPart {
-  #bytes = Buffer.alloc(0);
-  #length = 0;
-  #owner: unknown;
-  #part: BodyPart | undefined;
+/** Copies of what was read last: queries read several sections of one block, and LMDB would copy the part for each of them. */
+class LatestParts {
+  readonly #parts = new Map<BodyPart, { bytes: Uint8Array; length: number; owner: unknown }>();
 
   /** Without the checksum. Valid until the next call. */
   get(owner: unknown, part: BodyPart, read: () => Uint8Array): Uint8Array {
-    if (owner !== this.#owner || part !== this.#part) {
-      const bytes = read();
-      if (bytes.length > this.#bytes.length) this.#bytes = Buffer.allocUnsafeSlow(2 * bytes.length);
-      this.#bytes.set(bytes.subarray(0, bytes.length));
-      [this.#owner, this.#part, this.#length] = [owner, part, bytes.length];
+    let latest = this.#parts.get(part);
+    if (latest === undefined || latest.owner !== owner) {
+      const stored = read();
+      const { length } = stored;
+      let bytes = latest?.bytes ?? NO_BYTES;
+      if (bytes.length < length) bytes = Buffer.allocUnsafeSlow(2 * length);
+      bytes.set(stored.subarray(0, length));
+      latest = { bytes, length, owner };
+      this.#parts.set(part, latest);
     }
-    return this.#bytes.subarray(CHECKSUM_BYTES, this.#length);
+    return latest.bytes.subarray(CHECKSUM_BYTES, latest.length);
   }
 }
 
@@ -222,7 +226,7 @@ export class AttackReader {
     weightMax: CACHE_BYTES_MAX,
     weight: ({ bytes }) => bytes,
   });
-  readonly #latestPart = new LatestPart();
+  readonly #latestParts = new LatestParts();
 
   constructor(schema: Schema) {
     this.#schema = schema;
@@ -358,7 +362,7 @@ export class AttackReader {
         const own = heads.filter(({ key }) => key.readUInt32BE(0) === hour);
         if (own.length === 0) continue;
         const blocks = own.map(({ key, head }) =>
-          withBody(schema.attacks, key, head, read, this.#latestPart),
+          withBody(schema.attacks, key, head, this.#latestParts, read),
         );
         yield* target.add({ hour, blocks });
       }
