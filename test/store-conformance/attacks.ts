@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { CATEGORIES, type Category } from '../../packages/server/src/event.ts';
-import { BLOCK_ENTRIES_MAX } from '../../packages/server/src/store/attack-block.ts';
 import { entryKey } from '../../packages/server/src/store/attack-entries.ts';
 import { type AttackFilter, FILTERS } from '../../packages/server/src/store/attack-filter.ts';
+import { BLOCK_ENTRIES_MAX } from '../../packages/server/src/store/attack-layout.ts';
 import type { AttackList, AttackQuery } from '../../packages/server/src/store/attack-list.ts';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
 import {

@@ -1,8 +1,9 @@
 /** Counts of kept attacks by a field, with any filter. */
 import { topUrl } from '../event.ts';
-import type { AttackBlock, ColumnName } from './attack-block.ts';
+import type { AttackBlock } from './attack-block.ts';
 import type { AttackFilter } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
+import type { ColumnName } from './attack-layout.ts';
 import { AttackSelection, type SelectedRows } from './attack-selection.ts';
 import { PairNumbers, ValueNumbers } from './attack-values.ts';
 import { QueryTooLarge, type Selection, type TimeRange, type TopListName } from './store.ts';

@@ -1,8 +1,10 @@
 /** Conditions on kept attacks, tested once per distinct value of a block instead of once per entry. */
 import { isIPv4 } from 'node:net';
 import { networkOf } from '../event.ts';
-import { type AttackBlock, type ColumnName, firstRow, type RuleCursor, valueHash } from './attack-block.ts';
+import { type AttackBlock, firstRow } from './attack-block.ts';
 import { entryId } from './attack-entries.ts';
+import { type ColumnName, valueHash } from './attack-layout.ts';
+import type { RuleCursor } from './attack-packed.ts';
 import { ValueNumbers } from './attack-values.ts';
 import { timeInId } from './store.ts';
 

@@ -1,5 +1,6 @@
 /** Numbers for the values of columns in many blocks, by their hashes: comparing texts would take several times as long. */
-import { type AttackBlock, type ColumnName, valueHash } from './attack-block.ts';
+import type { AttackBlock } from './attack-block.ts';
+import { type ColumnName, valueHash } from './attack-layout.ts';
 
 /** Numbers pairs of 32-bit numbers from 0 on, in the order in which they appear. */
 export class PairNumbers {

@@ -1,8 +1,8 @@
-/** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
+/** Kept attacks in the file: the blocks of ../attack-layout.ts by hour, project and number. */
 import { hash } from 'node:crypto';
 import { BoundedCache } from '../../cache.ts';
 import { tryTo } from '../../lmdb/commit.ts';
-import { AttackBlock, BlockHead, BODY_PARTS, type BodyPart } from '../attack-block.ts';
+import { AttackBlock, BlockHead } from '../attack-block.ts';
 import {
   AttackCounter,
   type AttackCountQuery,
@@ -25,6 +25,7 @@ import {
   lowestThreshold,
   type StoredBlock,
 } from '../attack-hours.ts';
+import { BODY_PARTS, type BodyPart } from '../attack-layout.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
 import { AttackScan, type VisitHour } from '../attack-scan.ts';
 import { finish, Slices } from '../slices.ts';
