@@ -406,7 +406,7 @@ describe('compact', () => {
     const { project_id: project } = await sandbox.init();
     await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
     const file = join(sandbox.data, 'statistics.mdb');
-    for (const version of [4, 6]) {
+    for (const version of [5, 7]) {
       const opened = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false });
       opened.openDB('meta', { encoding: 'json' }).putSync('version', version);
       await opened.close();

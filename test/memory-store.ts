@@ -1,7 +1,8 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, type Event, PAGE_CODES, topUrl } from '../packages/server/src/event.ts';
-import { AttackBlock, encodeBlock } from '../packages/server/src/store/attack-block.ts';
+import { AttackBlock } from '../packages/server/src/store/attack-block.ts';
 import type { CountedField } from '../packages/server/src/store/attack-counts.ts';
+import { encodeBlock } from '../packages/server/src/store/attack-encode.ts';
 import {
   type AttackEntry,
   compareEntries,

@@ -4,7 +4,7 @@ import { cacheCreated, cacheUsed } from './diagnostics.ts';
 
 /** The caches of the service, and what is in them. Removing any of them changes no response. */
 export const CACHES = {
-  attack_blocks: 'heads of blocks of kept attacks (embedded store)',
+  attack_blocks: 'heads of blocks of kept attacks, and counts of repeated queries (embedded store)',
   chunks: 'decoded counts (embedded store)',
   host_lists: 'hosts of projects (embedded store)',
   keystone: 'tokens, access keys and roles that Keystone has confirmed or refused',
@@ -22,7 +22,7 @@ export const CACHES = {
 
 type CacheName = keyof typeof CACHES;
 
-/** How the large caches share the memory of `--cache`. All others have fixed limits, of a few megabytes together. */
+/** How the large caches share the memory of `--cache`. All others have fixed limits: 16 MB for `attack_blocks`, a few megabytes for the rest. */
 const SHARES = { chunks: 0.25, points: 0.1875, responses: 0.1875, top_lists: 0.375 } as const;
 
 export function cacheShare(name: keyof typeof SHARES, cacheBytes: number): number {

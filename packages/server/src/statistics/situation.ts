@@ -1,6 +1,13 @@
 /** The situation of a project in one sentence: missing data, an attack, or quiet. And the bursts of a range. */
 import { CATEGORIES, type Category } from '../event.ts';
-import { HOUR_MS, type Selection, type Source, type Store, type TimeRange } from '../store/store.ts';
+import {
+  HOUR_MS,
+  QueryTooLarge,
+  type Selection,
+  type Source,
+  type Store,
+  type TimeRange,
+} from '../store/store.ts';
 import type { Zone } from '../zone.ts';
 import {
   BASELINE_POINTS,
@@ -145,13 +152,19 @@ async function describeBursts(
 }
 
 /** Of the kept attacks. In an hour over the limit these are a sample, which has the same shares. */
+/** Null also if there are too many sources to count. */
 async function mainSource(store: Store, selection: Selection & { edges: readonly number[] }) {
   const filter = { include: {}, exclude: {} };
-  const { points, keptAttacks } = await store.countAttacks({ ...selection, filter, by: 'sources' });
-  return mainValue(
-    Array.from(points, ([source, [count = 0]]) => [source, count] as const),
-    keptAttacks,
-  );
+  try {
+    const { points, keptAttacks } = await store.countAttacks({ ...selection, filter, by: 'sources' });
+    return mainValue(
+      Array.from(points, ([source, [count = 0]]) => [source, count] as const),
+      keptAttacks,
+    );
+  } catch (error) {
+    if (error instanceof QueryTooLarge) return null;
+    throw error;
+  }
 }
 
 function mainValue<T>(counts: readonly (readonly [value: T, count: number])[], attacks: number): T | null {

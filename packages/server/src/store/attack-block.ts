@@ -1,396 +1,39 @@
-/**
- * Kept attacks of one project and hour, by column, so that a query reads the columns that it needs:
- *
- *   block   = head body
- *   head    = length{2} version threshold entries rules attacks first last size place*     one per section
- *   place   = length*2 + deflated, then the CRC-32 of the section unless it is empty
- *   body    = times counts ranks rule-counts indexes* hashes* dictionary*     all of these are sections; one per column
- *   packed  = width numbers     a byte, then numbers of so many bits each, from the low bits on
- *
- * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
- * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
- * empty if all are 1, `ranks` (8 bytes each) if the hour was never over the limit. A dictionary is text, its values separated
- * by U+0000. Indexes and rule counts are packed; a column has no indexes if each value is another one. `hashes` has 8 bytes
- * for each value of the dictionary, then for each the number of its entries (2 bytes); of IDs, 2 bytes of their CRC-32. All
- * numbers of fixed length begin with the low byte.
- */
-import { hash } from 'node:crypto';
-import { crc32, deflateRawSync, inflateRawSync } from 'node:zlib';
+/** Reads blocks of kept attacks (attack-layout.ts), column by column. */
+import { crc32, inflateRawSync } from 'node:zlib';
 import { CATEGORIES, type MatchedRule } from '../event.ts';
 import { type AttackEntry, entryKey } from './attack-entries.ts';
-import { NumberReader, RecordWriter } from './record-bytes.ts';
+import {
+  BLOCK_ENTRIES_MAX,
+  BLOCK_SIZE_MAX,
+  BODY_PARTS,
+  type BodyPart,
+  COLUMN_NUMBERS,
+  COUNTS,
+  type ColumnName,
+  EMPTY,
+  ENTRY_SIZE,
+  FIRST_DICTIONARY,
+  FIRST_HASH,
+  FIRST_INDEX,
+  FIRST_LONG,
+  fingerprintOf,
+  HASH_BYTES,
+  HEAD_LENGTH_BYTES,
+  isRuleColumn,
+  noValue,
+  PART_VALUES,
+  RANKS,
+  RULE_COUNTS,
+  RULE_SIZE,
+  SECTIONS,
+  SEPARATOR,
+  SIZED_COLUMNS,
+  TIMES,
+  VERSION,
+} from './attack-layout.ts';
+import { type Indexes, RuleCursor, unpack } from './attack-packed.ts';
+import { NumberReader } from './record-bytes.ts';
 import { HOUR_MS, StoreDamaged } from './store.ts';
-
-const VERSION = 1;
-
-/** Also bounds what a page of a list decodes; indexes have two bytes at most. */
-export const BLOCK_ENTRIES_MAX = 4_096;
-/** The sum of `entrySize`: larger sections would hold the event loop for more than 10 ms. */
-export const BLOCK_SIZE_MAX = 1_048_576;
-
-/** One value per entry, or one per matched rule. */
-const RULE_COLUMNS = ['rule', 'severity', 'variable', 'value'] as const;
-/** Long texts come last: a query reads them of few blocks. */
-const COLUMNS = [
-  ...(['host', 'attack', 'source', 'country', 'method', 'status', 'score', 'rule', 'severity'] as const),
-  ...(['url', 'query', 'userAgent', 'id', 'variable', 'value'] as const),
-] as const;
-export type ColumnName = (typeof COLUMNS)[number];
-type RuleColumn = (typeof RULE_COLUMNS)[number];
-type EntryColumn = Exclude<ColumnName, RuleColumn>;
-
-/** In a large block, a query finds these values by their hashes: their dictionaries take longer to inflate. */
-const HASHED_COLUMNS: readonly ColumnName[] = ['source', 'url', 'rule'];
-const HASHED_ENTRIES_MIN = 1_024;
-const HASH_BYTES = 8;
-/** For more values, one pass over the hashes is faster than a search for each. */
-const SEARCHES_MAX = 16;
-
-/** The numbers of sections. */
-const [TIMES, COUNTS, RANKS, RULE_COUNTS, FIRST_INDEX] = [0, 1, 2, 3, 4];
-const FIRST_HASH = FIRST_INDEX + COLUMNS.length;
-const FIRST_DICTIONARY = FIRST_HASH + COLUMNS.length;
-const FIRST_LONG = FIRST_DICTIONARY + COLUMNS.indexOf('url');
-const SECTIONS = FIRST_DICTIONARY + COLUMNS.length;
-/** The parts of a body: long texts are in the second one. */
-export const BODY_PARTS = [0, 1] as const;
-export type BodyPart = (typeof BODY_PARTS)[number];
-
-/** The memory that an entry takes at least, and a rule: no block has more than 65,536 rules, so that indexes fit. */
-const ENTRY_SIZE = 32;
-const RULE_SIZE = 16;
-
-/** The columns that `entrySize` adds up. Attackers do not choose how long the others are. */
-const SIZED_COLUMNS: readonly ColumnName[] = [
-  ...(['id', 'source', 'method', 'url', 'query', 'userAgent'] as const),
-  ...RULE_COLUMNS,
-];
-
-/** How much of a block an entry takes. */
-export function entrySize(entry: AttackEntry): number {
-  const { id, source = '', method = '', url = '', query = '', userAgent = '', rules } = entry;
-  let size = ENTRY_SIZE + id.length + source.length + method.length + url.length;
-  size += query.length + userAgent.length;
-  for (const { id: rule, variable = '', value = '', severity = '' } of rules)
-    size += RULE_SIZE + rule.length + variable.length + value.length + severity.length;
-  return size;
-}
-
-/** Shorter texts do not become much smaller, and inflating them takes longer than reading them. */
-const DEFLATED_BYTES_MIN = 1_024;
-/** Larger than any section. Limits what a damaged block can allocate. */
-const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
-
-/** The values of a column: `dictionary[indexes[i]]`. */
-interface Column {
-  dictionary: readonly string[];
-  indexes: ArrayLike<number>;
-}
-
-/** What is encoded, one value per entry. */
-interface BlockContent {
-  hour: number;
-  /** See attack-hours.ts. */
-  threshold: number;
-  times: readonly number[];
-  counts: readonly number[];
-  /** Empty if the hour was never over the limit. */
-  ranks: readonly number[];
-  ruleCounts: readonly number[];
-  column: (name: ColumnName) => Column;
-  /** The block will soon be merged with others: do not take the time to deflate it. */
-  isOpen?: boolean | undefined;
-}
-
-type Encoding = Generator<void, Buffer>;
-
-/** `entries`: in the order of `compareEntries`, at least one. `ranks`: of each. Each step takes a few milliseconds. */
-export function encodeBlock(
-  content: Pick<BlockContent, 'hour' | 'threshold' | 'ranks' | 'isOpen'> & {
-    entries: readonly AttackEntry[];
-  },
-): Encoding {
-  const { entries } = content;
-  const rules = entries.flatMap((entry) => entry.rules);
-  return encode({
-    ...content,
-    times: entries.map(({ time }) => time),
-    counts: entries.map(({ count }) => count),
-    ruleCounts: entries.map((entry) => entry.rules.length),
-    column(name) {
-      const dictionary = new Dictionary();
-      const numberOf = (value: string) => dictionary.numberOf(value);
-      const values = isRuleColumn(name) ? rules.map(RULE_VALUES[name]) : entries.map(ENTRY_VALUES[name]);
-      return { dictionary: dictionary.values, indexes: values.map(numberOf) };
-    },
-  });
-}
-
-/** An entry of a block, which becomes one of another block. */
-export interface BlockRow {
-  block: AttackBlock;
-  i: number;
-  time: number;
-  count: number;
-  /** 0 in hours that were never over the limit. */
-  rank: number;
-  /** See `entryKey`; '' until it is needed. */
-  key: string;
-}
-
-/** As `compareEntries`. The rows of a block are in order. */
-export function compareRows(a: BlockRow, b: BlockRow): number {
-  if (a.block === b.block) return a.i - b.i;
-  if (a.time !== b.time) return a.time - b.time;
-  const [one, other] = [a.block.idOf(a.i), b.block.idOf(b.i)];
-  if (one !== other) return one < other ? -1 : 1;
-  for (const row of [a, b]) row.key ||= entryKey(row.block.entry(row.i));
-  return a.key < b.key ? -1 : 1;
-}
-
-/** As `encodeBlock`, from rows of other blocks. */
-export function encodeRows(
-  content: Pick<BlockContent, 'hour' | 'threshold' | 'isOpen'> & { rows: readonly BlockRow[] },
-): Encoding {
-  const { rows, threshold } = content;
-  return encode({
-    ...content,
-    times: rows.map(({ time }) => time),
-    counts: rows.map(({ count }) => count),
-    ranks: threshold > 0 ? rows.map(({ rank }) => rank) : [],
-    ruleCounts: rows.map(({ block: { ruleEnds }, i }) => (ruleEnds[i] ?? 0) - (ruleEnds[i - 1] ?? 0)),
-    column: (name) => columnOfRows(name, rows),
-  });
-}
-
-/** Looks up each value once per block. */
-function columnOfRows(name: ColumnName, rows: readonly BlockRow[]): Column {
-  const dictionary = new Dictionary();
-  const known = new Map<AttackBlock, Column & { numbers: Int32Array }>();
-  const indexes: number[] = [];
-  const isOfRules = isRuleColumn(name);
-  for (const { block, i } of rows) {
-    let source = known.get(block);
-    if (source === undefined) {
-      const values = block.dictionary(name);
-      const numbers = new Int32Array(values.length).fill(-1);
-      source = { dictionary: values, indexes: block.indexes(name), numbers };
-      known.set(block, source);
-    }
-    const first = isOfRules ? (block.ruleEnds[i - 1] ?? 0) : i;
-    const end = isOfRules ? (block.ruleEnds[i] ?? 0) : i + 1;
-    for (let at = first; at < end; at++) {
-      const index = source.indexes[at] ?? 0;
-      let number = source.numbers[index] ?? -1;
-      if (number === -1) {
-        number = dictionary.numberOf(source.dictionary[index] ?? noValue());
-        source.numbers[index] = number;
-      }
-      indexes.push(number);
-    }
-  }
-  return { dictionary: dictionary.values, indexes };
-}
-
-/** Numbers values in the order in which they appear. */
-class Dictionary {
-  readonly values: string[] = [];
-  readonly #numbers = new Map<string, number>();
-
-  numberOf(value: string): number {
-    const known = this.#numbers.get(value);
-    if (known !== undefined) return known;
-    const number = this.values.push(value) - 1;
-    this.#numbers.set(value, number);
-    return number;
-  }
-}
-
-function* encode(content: BlockContent): Encoding {
-  const { hour, threshold, times, counts, ranks, ruleCounts, column, isOpen = false } = content;
-  const start = hour * HOUR_MS;
-  const [first = 0, last = 0] = [times[0], times.at(-1)];
-  const sections: Section[] = [
-    plainSection(toNumbers(times.map((time, i) => time - (times[i - 1] ?? first)))),
-    textSection(toNumbers(counts.every((count) => count === 1) ? [] : counts), isOpen),
-    plainSection(bytesOf(Float64Array.from(ranks))),
-    plainSection(pack(ruleCounts, Math.max(...ruleCounts))),
-  ];
-  const rules = ruleCounts.reduce((sum, count) => sum + count, 0);
-  let size = ENTRY_SIZE * times.length + RULE_SIZE * rules;
-  for (const [number, name] of COLUMNS.entries()) {
-    yield;
-    const { dictionary, indexes } = column(name);
-    if (SIZED_COLUMNS.includes(name)) size += sizeOf(dictionary, indexes);
-    const isOwn = dictionary.length === indexes.length;
-    sections[FIRST_INDEX + number] = plainSection(isOwn ? EMPTY : pack(indexes, dictionary.length - 1));
-    const rulesOf = isRuleColumn(name) ? ruleCounts : undefined;
-    sections[FIRST_HASH + number] = plainSection(
-      times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
-    );
-    yield;
-    sections[FIRST_DICTIONARY + number] = textSection(Buffer.from(dictionary.join(SEPARATOR)), isOpen);
-  }
-  const head = new RecordWriter();
-  head.clear();
-  const attacks = counts.reduce((sum, count) => sum + count, 0);
-  for (const number of [VERSION, threshold, times.length, rules, attacks, first - start, last - start, size])
-    head.number(number);
-  for (const { bytes, isDeflated } of sections) {
-    head.number(bytes.length * 2 + (isDeflated ? 1 : 0));
-    if (bytes.length > 0) head.number(crc32(bytes));
-  }
-  const length = Buffer.alloc(HEAD_LENGTH_BYTES);
-  length.writeUInt16LE(HEAD_LENGTH_BYTES + head.bytes().length);
-  return Buffer.concat([length, head.bytes(), ...sections.map(({ bytes }) => bytes)]);
-}
-
-/** How long the values are, each as often as it occurs. */
-function sizeOf(dictionary: readonly string[], indexes: ArrayLike<number>): number {
-  let size = 0;
-  for (let i = 0; i < indexes.length; i++) size += dictionary[indexes[i] ?? 0]?.length ?? 0;
-  return size;
-}
-
-/** `ruleCounts`: of a column of rules. An entry with the same rule twice counts once. */
-function toHashes(
-  name: ColumnName,
-  dictionary: readonly string[],
-  indexes: ArrayLike<number>,
-  ruleCounts: readonly number[] | undefined,
-): Uint8Array {
-  if (name === 'id') return bytesOf(Uint16Array.from(dictionary, fingerprintOf));
-  if (!HASHED_COLUMNS.includes(name)) return EMPTY;
-  const counts = new Uint16Array(dictionary.length);
-  const count = (index: number) => {
-    counts[index] = (counts[index] ?? 0) + 1;
-  };
-  if (ruleCounts === undefined) for (let i = 0; i < indexes.length; i++) count(indexes[i] ?? 0);
-  let at = 0;
-  for (const length of ruleCounts ?? []) {
-    const own = new Set<number>();
-    for (const end = at + length; at < end; at++) own.add(indexes[at] ?? 0);
-    own.forEach(count);
-  }
-  return Buffer.concat([...dictionary.map(valueHash), bytesOf(counts)]);
-}
-
-const HEAD_LENGTH_BYTES = 2;
-
-/** The length of the head of a block. */
-export function headLength(block: Uint8Array): number {
-  return (block[0] ?? 0) + 256 * (block[1] ?? 0);
-}
-
-function isRuleColumn(name: ColumnName): name is RuleColumn {
-  return (RULE_COLUMNS as readonly string[]).includes(name);
-}
-
-const ENTRY_VALUES: Record<EntryColumn, (entry: AttackEntry) => string> = {
-  host: ({ hostId }) => hostId ?? '',
-  attack: ({ category, blocked }) => `${category} ${blocked === undefined ? '' : blocked ? 'block' : 'log'}`,
-  source: ({ source = '' }) => source,
-  country: ({ country = '' }) => country,
-  method: ({ method = '' }) => method,
-  url: ({ url = '' }) => url,
-  query: ({ query = '' }) => query,
-  status: ({ status }) => numberText(status),
-  score: ({ score }) => numberText(score),
-  userAgent: ({ userAgent = '' }) => userAgent,
-  id: ({ id }) => id,
-};
-
-const RULE_VALUES: Record<RuleColumn, (rule: MatchedRule) => string> = {
-  rule: ({ id }) => id,
-  variable: ({ variable = '' }) => variable,
-  value: ({ value = '' }) => value,
-  severity: ({ severity = '' }) => severity,
-};
-
-function numberText(value: number | undefined): string {
-  return value === undefined ? '' : String(value);
-}
-
-interface Section {
-  bytes: Uint8Array;
-  isDeflated: boolean;
-}
-
-/** Queries read it of many blocks, so it is not deflated. */
-function plainSection(bytes: Uint8Array): Section {
-  return { bytes, isDeflated: false };
-}
-
-function textSection(plain: Uint8Array, isOpen: boolean): Section {
-  if (isOpen || plain.length < DEFLATED_BYTES_MIN) return plainSection(plain);
-  const deflated = deflateRawSync(plain);
-  return deflated.length < plain.length ? { bytes: deflated, isDeflated: true } : plainSection(plain);
-}
-
-function toNumbers(numbers: readonly number[]): Uint8Array {
-  const writer = new RecordWriter();
-  writer.clear();
-  for (const number of numbers) writer.number(number);
-  return writer.bytes();
-}
-
-function bytesOf({ buffer }: Uint8Array | Uint16Array | Float64Array): Uint8Array {
-  return new Uint8Array(buffer);
-}
-
-type Indexes = Uint8Array | Uint16Array;
-
-/** See `packed` above. `largest`: less than 65,536. */
-function pack(numbers: ArrayLike<number>, largest: number): Uint8Array {
-  const width = 32 - Math.clz32(largest);
-  const bytes = new Uint8Array(packedLength(numbers.length, width));
-  bytes[0] = width;
-  let [at, rest, bits] = [1, 0, 0];
-  for (let i = 0; i < numbers.length; i++) {
-    rest |= (numbers[i] ?? 0) << bits;
-    for (bits += width; bits >= 8; bits -= 8) {
-      bytes[at++] = rest;
-      rest >>>= 8;
-    }
-  }
-  if (bits > 0) bytes[at] = rest;
-  return bytes;
-}
-
-function packedLength(numbers: number, width: number): number {
-  return 1 + Math.ceil((numbers * width) / 8);
-}
-
-function unpack(bytes: Uint8Array, length: number): Indexes {
-  const width = bytes[0] ?? 0;
-  if (width > 16 || bytes.length !== packedLength(length, width))
-    throw new Error('a block of attacks has too few indexes');
-  const numbers = width > 8 ? new Uint16Array(length) : new Uint8Array(length);
-  const mask = 2 ** width - 1;
-  let [at, rest, bits] = [1, 0, 0];
-  for (let i = 0; i < length; i++) {
-    for (; bits < width; bits += 8) rest |= (bytes[at++] ?? 0) << bits;
-    numbers[i] = rest & mask;
-    rest >>>= width;
-    bits -= width;
-  }
-  return numbers;
-}
-
-const EMPTY = new Uint8Array(0);
-
-/** `toEntry` replaces it in values. */
-const SEPARATOR = '\0';
-
-/** Of IDs, which are too many for longer hashes. */
-function fingerprintOf(id: string): number {
-  return crc32(id) & 0xffff;
-}
-
-/** What `AttackBlock.find` searches for. Nobody finds two values with the same hash that matter. */
-export function valueHash(value: string): Buffer {
-  return Buffer.from(hash('sha256', value, 'hex').slice(0, 2 * HASH_BYTES), 'hex');
-}
 
 /** The head of a block, which tells how much the block has, and where its sections are. */
 export class BlockHead {
@@ -438,8 +81,10 @@ export class AttackBlock {
   readonly #head: BlockHead;
   readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
   readonly #body: Uint8Array;
-  #dictionaries = new Map<ColumnName, readonly string[]>();
-  #indexes = new Map<ColumnName, Indexes>();
+  #dictionaries: (readonly string[])[] = [];
+  /** Of dictionaries that were not read as a whole. */
+  #dictionaryParts: ((readonly string[])[] | undefined)[] = [];
+  #indexes: Indexes[] = [];
   #times: Float64Array | undefined;
   #counts: Float64Array | undefined;
   #ranks: Float64Array | undefined;
@@ -543,23 +188,59 @@ export class AttackBlock {
   }
 
   dictionary(name: ColumnName): readonly string[] {
-    const known = this.#dictionaries.get(name);
+    const column = COLUMN_NUMBERS[name];
+    const known = this.#dictionaries[column];
     if (known) return known;
-    const { buffer, byteOffset, length } = this.#section(FIRST_DICTIONARY + COLUMNS.indexOf(name));
-    const text = Buffer.from(buffer, byteOffset, length).toString();
-    const dictionary = this.#values(name) === 0 ? [] : text.split(SEPARATOR);
-    this.#dictionaries.set(name, dictionary);
+    const dictionary: string[] = [];
+    for (let part = 0; this.#values(name) > 0; part++) {
+      const values = this.#dictionaryPart(column, part);
+      if (values === undefined) break;
+      for (const value of values) dictionary.push(value);
+    }
+    this.#dictionaries[column] = dictionary;
+    this.#dictionaryParts[column] = undefined;
     return dictionary;
+  }
+
+  /** Up to 512 values of a deflated dictionary, or all of another one. Undefined after the last part. */
+  #dictionaryPart(column: number, part: number): readonly string[] | undefined {
+    const parts = this.#dictionaryParts[column] ?? [];
+    this.#dictionaryParts[column] = parts;
+    if (parts[part]) return parts[part];
+    const bytes = this.#section(FIRST_DICTIONARY + column);
+    if (!this.#isDeflated(column)) {
+      if (part > 0) return undefined;
+      parts[0] = textOf(bytes).split(SEPARATOR);
+      return parts[0];
+    }
+    const reader = new NumberReader(bytes);
+    const count = reader.number();
+    if (part >= count) return undefined;
+    let [start, length] = [0, 0];
+    for (let n = 0; n < count; n++) {
+      const own = reader.number();
+      if (n < part) start += own;
+      if (n === part) length = own;
+    }
+    start += reader.at;
+    const deflated = bytes.subarray(start, start + length);
+    parts[part] = textOf(inflateRawSync(deflated, { maxOutputLength: SECTION_BYTES_MAX })).split(SEPARATOR);
+    return parts[part];
+  }
+
+  #isDeflated(column: number): boolean {
+    return this.#head.layout.isDeflated[FIRST_DICTIONARY + column] === 1;
   }
 
   /** The positions of the values in their dictionary. */
   indexes(name: ColumnName): Indexes {
-    const known = this.#indexes.get(name);
+    const column = COLUMN_NUMBERS[name];
+    const known = this.#indexes[column];
     if (known) return known;
-    const bytes = this.#section(FIRST_INDEX + COLUMNS.indexOf(name));
+    const bytes = this.#section(FIRST_INDEX + column);
     const values = this.#values(name);
     const indexes = bytes.length > 0 ? unpack(bytes, values) : new Uint16Array(values).map((_, i) => i);
-    this.#indexes.set(name, indexes);
+    this.#indexes[column] = indexes;
     return indexes;
   }
 
@@ -567,9 +248,18 @@ export class AttackBlock {
     return isRuleColumn(name) ? this.#head.rules : this.length;
   }
 
+  /** Two numbers for the hash of each value of the dictionary. Undefined if the block has no hashes of the column. */
+  hashes(name: ColumnName): Int32Array | undefined {
+    const bytes = this.#section(FIRST_HASH + COLUMN_NUMBERS[name]);
+    if (bytes.length === 0 || name === 'id') return undefined;
+    const copy = new Uint8Array((bytes.length / (HASH_BYTES + 2)) * HASH_BYTES);
+    copy.set(bytes.subarray(0, copy.length));
+    return new Int32Array(copy.buffer);
+  }
+
   /** Undefined if the block has no hashes of the column. */
   find(name: ColumnName, wanted: readonly Buffer[]): FoundValues | undefined {
-    const bytes = this.#section(FIRST_HASH + COLUMNS.indexOf(name));
+    const bytes = this.#section(FIRST_HASH + COLUMN_NUMBERS[name]);
     if (bytes.length === 0) return undefined;
     const matches = new Uint8Array(bytes.length / (HASH_BYTES + 2));
     const hashes = Buffer.from(bytes.buffer, bytes.byteOffset, matches.length * HASH_BYTES);
@@ -596,7 +286,7 @@ export class AttackBlock {
 
   /** Whether it may have an entry with one of these IDs in its log. */
   mayHaveId(ids: readonly string[]): boolean {
-    const bytes = this.#section(FIRST_HASH + COLUMNS.indexOf('id'));
+    const bytes = this.#section(FIRST_HASH + COLUMN_NUMBERS.id);
     if (bytes.length === 0) return true;
     const fingerprints = new Uint16Array(new Uint8Array(bytes).buffer);
     return ids.some((id) => fingerprints.includes(fingerprintOf(id)));
@@ -614,6 +304,10 @@ export class AttackBlock {
     }
     this.#ruleEnds = ends;
     return ends;
+  }
+
+  ruleCursor(): RuleCursor {
+    return new RuleCursor(this.#section(RULE_COUNTS), this.length);
   }
 
   idOf(i: number): string {
@@ -657,7 +351,13 @@ export class AttackBlock {
   }
 
   #text(name: ColumnName, i: number): string {
-    return this.dictionary(name)[this.indexes(name)[i] ?? -1] ?? noValue();
+    const column = COLUMN_NUMBERS[name];
+    const index = this.indexes(name)[i] ?? noValue();
+    const known = this.#dictionaries[column];
+    if (known) return known[index] ?? noValue();
+    if (!this.#isDeflated(column)) return this.dictionary(name)[index] ?? noValue();
+    const values = this.#dictionaryPart(column, Math.floor(index / PART_VALUES));
+    return values?.[index % PART_VALUES] ?? noValue();
   }
 
   /** `entrySize` of each entry. */
@@ -680,8 +380,9 @@ export class AttackBlock {
 
   /** Forgets the decoded columns, which may have megabytes. */
   release(): void {
-    this.#dictionaries = new Map();
-    this.#indexes = new Map();
+    this.#dictionaries = [];
+    this.#dictionaryParts = [];
+    this.#indexes = [];
   }
 
   entries(): AttackEntry[] {
@@ -690,7 +391,7 @@ export class AttackBlock {
 
   /** Valid until the next section is read. */
   #section(section: number): Uint8Array {
-    const { ends, checksums, isDeflated } = this.#head.layout;
+    const { ends, checksums, isChecked } = this.#head.layout;
     let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
     let body = this.#body;
@@ -701,9 +402,44 @@ export class AttackBlock {
     }
     const bytes = body.subarray(start, end);
     if (bytes.length < end - start) throw new Error('a block of attacks is too short');
-    if (crc32(bytes) !== checksums[section]) throw new StoreDamaged('a block of attacks');
-    return isDeflated[section] ? inflateRawSync(bytes, { maxOutputLength: SECTION_BYTES_MAX }) : bytes;
+    if (!isChecked[section] && crc32(bytes) !== checksums[section])
+      throw new StoreDamaged('a block of attacks');
+    isChecked[section] = 1;
+    return bytes;
   }
+}
+
+/** For more values, one pass over the hashes is faster than a search for each. */
+const SEARCHES_MAX = 16;
+
+/** Larger than any section. Limits what a damaged block can allocate. */
+const SECTION_BYTES_MAX = 64 * 1_024 * 1_024;
+
+/** An entry of a block, which becomes one of another block. */
+export interface BlockRow {
+  block: AttackBlock;
+  i: number;
+  time: number;
+  count: number;
+  /** 0 in hours that were never over the limit. */
+  rank: number;
+  /** See `entryKey`; '' until it is needed. */
+  key: string;
+}
+
+/** As `compareEntries`. The rows of a block are in order. */
+export function compareRows(a: BlockRow, b: BlockRow): number {
+  if (a.block === b.block) return a.i - b.i;
+  if (a.time !== b.time) return a.time - b.time;
+  const [one, other] = [a.block.idOf(a.i), b.block.idOf(b.i)];
+  if (one !== other) return one < other ? -1 : 1;
+  for (const row of [a, b]) row.key ||= entryKey(row.block.entry(row.i));
+  return a.key < b.key ? -1 : 1;
+}
+
+/** The length of the head of a block. */
+export function headLength(block: Uint8Array): number {
+  return (block[0] ?? 0) + 256 * (block[1] ?? 0);
 }
 
 /** What `find` finds. */
@@ -714,11 +450,12 @@ interface FoundValues {
   entries: number | undefined;
 }
 
-/** By section: where it ends in the body, its checksum, and whether it is deflated. */
+/** By section: where it ends in the body, its checksum, and whether it is deflated; whether it was checked with this head. */
 interface Layout {
   ends: Uint32Array;
   checksums: Uint32Array;
   isDeflated: Uint8Array;
+  isChecked: Uint8Array;
 }
 
 function readLayout(places: NumberReader): Layout {
@@ -733,11 +470,11 @@ function readLayout(places: NumberReader): Layout {
     isDeflated[section] = place % 2;
     if (place > 1) checksums[section] = places.number();
   }
-  return { ends, checksums, isDeflated };
+  return { ends, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS) };
 }
 
-function noValue(): never {
-  throw new Error('a block of attacks has an index without a value');
+function textOf({ buffer, byteOffset, length }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, length).toString();
 }
 
 function fail(category: string): never {

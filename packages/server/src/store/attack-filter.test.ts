@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { AttackBlock, encodeBlock } from './attack-block.ts';
+import { AttackBlock } from './attack-block.ts';
+import { encodeBlock } from './attack-encode.ts';
 import { type AttackFilter, AttackMatcher } from './attack-filter.ts';
 import { finish } from './slices.ts';
 

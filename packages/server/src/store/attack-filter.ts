@@ -1,8 +1,11 @@
 /** Conditions on kept attacks, tested once per distinct value of a block instead of once per entry. */
 import { isIPv4 } from 'node:net';
 import { networkOf } from '../event.ts';
-import { type AttackBlock, type ColumnName, firstRow, valueHash } from './attack-block.ts';
+import { type AttackBlock, firstRow } from './attack-block.ts';
 import { entryId } from './attack-entries.ts';
+import { type ColumnName, valueHash } from './attack-layout.ts';
+import type { RuleCursor } from './attack-packed.ts';
+import { ValueNumbers } from './attack-values.ts';
 import { timeInId } from './store.ts';
 
 /** What a list of values selects; the `n...` parameters of the API exclude. */
@@ -45,6 +48,8 @@ interface Condition {
   name: FilterName;
   values: readonly string[];
   test: ValueTest;
+  /** 1 for each value of a dictionary that passes the test. */
+  matches: (block: AttackBlock, column: ColumnName) => Uint8Array;
   /** The hashes of the values if these are all that the test accepts. */
   hashes: readonly Buffer[] | undefined;
   isExcluded: boolean;
@@ -59,7 +64,8 @@ export class AttackMatcher {
         const values = lists[name];
         if (values === undefined) return [];
         const hashes = exactValues(name, values)?.map(valueHash);
-        return [{ name, values, test: remembered(testOf(name, values)), hashes, isExcluded }];
+        const test = testOf(name, values);
+        return [{ name, values, test, matches: rememberedMatches(test), hashes, isExcluded }];
       });
     this.#conditions = [...conditions(include, false), ...conditions(exclude, true)];
   }
@@ -80,70 +86,81 @@ export class AttackMatcher {
 
   /** The positions of the entries between two times that fulfil all conditions, ascending. */
   rows(block: AttackBlock, from: number, to: number): number[] {
-    const first = from <= block.first ? 0 : firstRow(block.times, from);
-    const end = block.last < to ? block.length : firstRow(block.times, to);
-    let rows: number[] | undefined;
+    const tests: RowTest[] = [];
     for (const condition of this.#conditions) {
       const test = rowTest(block, condition);
       if (test === 'none') return [];
-      if (test === 'all') continue;
-      if (typeof test === 'function') rows = filterRows(rows, first, end, test);
-      else if (rows) rows = rows.filter((i) => test.indexes[i] === test.index);
-      else rows = findRows(test, first, end);
+      if (test !== 'all') tests.push(test);
     }
-    return rows ?? filterRows(undefined, first, end, () => true);
+    const first = from <= block.first ? 0 : firstRow(block.times, from);
+    const end = block.last < to ? block.length : firstRow(block.times, to);
+    let rows: number[] | undefined;
+    // The first one leaves few rows to the others.
+    for (const { select } of tests.sort((a, b) => a.entries - b.entries)) rows = select(rows, first, end);
+    return rows ?? Array.from({ length: end - first }, (_, i) => first + i);
   }
 }
 
-type RowTest = 'all' | 'none' | ((i: number) => boolean) | OneIndex;
-
-/** All rows with this index in a column. */
-interface OneIndex {
-  indexes: Uint8Array | Uint16Array;
-  index: number;
+interface RowTest {
+  /** How many entries of the block pass; their number if that is not known. */
+  entries: number;
+  /** Those of some rows that pass. `rows`: undefined for all from `first` on, before `end`. */
+  select: (rows: readonly number[] | undefined, first: number, end: number) => number[];
 }
 
-/** A native search takes a third of the time of a loop with a test. */
-function findRows({ indexes, index }: OneIndex, first: number, end: number): number[] {
-  const rows: number[] = [];
-  for (let i = indexes.indexOf(index, first); i !== -1 && i < end; i = indexes.indexOf(index, i + 1))
-    rows.push(i);
-  return rows;
+function toTest(entries: number, test: (i: number) => boolean): RowTest {
+  return {
+    entries,
+    select(rows, first, end) {
+      if (rows) return rows.filter(test);
+      const found: number[] = [];
+      for (let i = first; i < end; i++) if (test(i)) found.push(i);
+      return found;
+    },
+  };
 }
 
-/** `rows`: undefined for all from `first` on, before `end`. */
-function filterRows(
-  rows: readonly number[] | undefined,
-  first: number,
-  end: number,
-  test: (i: number) => boolean,
-): number[] {
-  if (rows) return rows.filter(test);
-  const found: number[] = [];
-  for (let i = first; i < end; i++) if (test(i)) found.push(i);
-  return found;
-}
-
-function rowTest(block: AttackBlock, condition: Condition): RowTest {
-  const { name, isExcluded, test, hashes } = condition;
+function rowTest(block: AttackBlock, condition: Condition): RowTest | 'all' | 'none' {
+  const { name, isExcluded, hashes } = condition;
   const column = COLUMN_OF[name];
   if (column === 'id') return idTest(block, condition);
-  /** 1 for each value of the dictionary that the filter names. */
-  const matches =
-    (hashes && block.find(column, hashes)?.matches) ??
-    Uint8Array.from(block.dictionary(column), (value) => (test(value) ? 1 : 0));
+  const found = hashes && block.find(column, hashes);
+  const matches = found?.matches ?? condition.matches(block, column);
   if (!matches.includes(1)) return isExcluded ? 'all' : 'none';
-  if (column === 'rule' || column === 'value') return ruleTest(block, column, matches, isExcluded);
+  const matching = found?.entries ?? block.length;
+  const entries = isExcluded ? block.length - matching : matching;
+  if (column === 'rule' || column === 'value')
+    return ruleTest(block, { column, matches, isExcluded, entries });
   if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
   const indexes = block.indexes(column);
   const wanted = isExcluded ? 0 : 1;
-  const index = matches.indexOf(wanted);
-  if (matches.indexOf(wanted, index + 1) === -1) return { indexes, index };
-  return (i) => matches[indexes[i] as number] === wanted;
+  const index = onlyIndexOf(matches, wanted);
+  if (index === undefined) return toTest(entries, (i) => matches[indexes[i] as number] === wanted);
+  return {
+    entries,
+    select(rows, first, end) {
+      if (rows) return rows.filter((i) => indexes[i] === index);
+      return positionsOf(indexes, index, first, end);
+    },
+  };
+}
+
+/** Undefined if the value occurs more than once. */
+function onlyIndexOf(values: Uint8Array, value: number): number | undefined {
+  const index = values.indexOf(value);
+  return values.indexOf(value, index + 1) === -1 ? index : undefined;
+}
+
+/** A native search takes a third of the time of a loop with a test. */
+function positionsOf(indexes: Uint8Array | Uint16Array, index: number, first: number, end: number): number[] {
+  const positions: number[] = [];
+  for (let i = indexes.indexOf(index, first); i !== -1 && i < end; i = indexes.indexOf(index, i + 1))
+    positions.push(i);
+  return positions;
 }
 
 /** The generated ID of an entry without one contains its time: only entries of that time are hashed. */
-function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): RowTest {
+function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): RowTest | 'all' | 'none' {
   const times = new Set(values.map(timeInId));
   const isGenerated = [...times].some(
     (time) => time !== undefined && time >= block.first && time <= block.last,
@@ -152,24 +169,55 @@ function idTest(block: AttackBlock, { values, test, isExcluded }: Condition): Ro
   const { dictionary, index } = block.column('id');
   const matches = dictionary.map(test);
   if (!isGenerated && !matches.some(Boolean)) return isExcluded ? 'all' : 'none';
-  return (i) => {
+  return toTest(block.length, (i) => {
     const at = index(i);
     const isMatch =
       dictionary[at] === '' && times.has(block.times[i]) ? test(entryId(block.entry(i))) : matches[at];
     return isMatch !== isExcluded;
-  };
+  });
+}
+
+interface RuleMatches {
+  column: ColumnName;
+  /** 1 for each value of the dictionary that the filter names. */
+  matches: Uint8Array;
+  isExcluded: boolean;
+  entries: number;
 }
 
 /** An entry has any number of rules: it matches if one of them does. */
-function ruleTest(block: AttackBlock, column: ColumnName, matches: Uint8Array, isExcluded: boolean): RowTest {
+function ruleTest(block: AttackBlock, { column, matches, isExcluded, entries }: RuleMatches): RowTest {
   const indexes = block.indexes(column);
-  const { ruleEnds } = block;
-  return (i) => {
-    for (let at = ruleEnds[i - 1] ?? 0; at < (ruleEnds[i] ?? 0); at++) {
-      if (matches[indexes[at] as number] === 1) return !isExcluded;
-    }
-    return isExcluded;
+  const index = onlyIndexOf(matches, 1);
+  return {
+    entries,
+    select(rows, first, end) {
+      const cursor = block.ruleCursor();
+      if (rows === undefined && index !== undefined && !isExcluded)
+        return distinctRows(positionsOf(indexes, index, 0, indexes.length), cursor, first, end);
+      const hasMatch = (i: number) => {
+        const [start, stop] = cursor.rulesOf(i);
+        for (let at = start; at < stop; at++) if (matches[indexes[at] as number] === 1) return true;
+        return false;
+      };
+      return toTest(entries, (i) => hasMatch(i) !== isExcluded).select(rows, first, end);
+    },
   };
+}
+
+/** The entries from `first` on, before `end`, that have the rules at some positions. */
+function distinctRows(
+  positions: readonly number[],
+  cursor: RuleCursor,
+  first: number,
+  end: number,
+): number[] {
+  const rows: number[] = [];
+  for (const position of positions) {
+    const row = cursor.rowOf(position);
+    if (row >= first && row < end && row !== rows.at(-1)) rows.push(row);
+  }
+  return rows;
 }
 
 /** All values that the test accepts, if there are few. */
@@ -180,21 +228,25 @@ function exactValues(name: FilterName, values: readonly string[]): readonly stri
   return areExact ? values : undefined;
 }
 
-/** Blocks repeat values. */
-function remembered(test: ValueTest): ValueTest {
-  const results = new Map<string, boolean>();
-  return (value) => {
-    const known = results.get(value);
-    if (known !== undefined) return known;
-    if (results.size === REMEMBERED_MAX) results.clear();
-    const result = test(value);
-    results.set(value, result);
-    return result;
+/** Tests each value once, although many blocks have it. */
+function rememberedMatches(test: ValueTest): Condition['matches'] {
+  let [values, results] = [new ValueNumbers(), new Uint8Array(0)];
+  return (block, column) => {
+    // These hardly repeat.
+    if (column === 'value') return Uint8Array.from(block.dictionary(column), (text) => (test(text) ? 1 : 0));
+    if (values.texts.length > REMEMBERED_MAX) [values, results] = [new ValueNumbers(), new Uint8Array(0)];
+    const numbers = values.of(block, column);
+    const known = results.length;
+    if (known < values.texts.length) {
+      const more = values.texts.slice(known).map((text) => (test(text) ? 1 : 0));
+      results = Uint8Array.from([...results, ...more]);
+    }
+    return Uint8Array.from(numbers, (number) => results[number] as number);
   };
 }
 
-/** A few hundred kilobytes. */
-const REMEMBERED_MAX = 4_096;
+/** A few megabytes. */
+const REMEMBERED_MAX = 16_384;
 
 function testOf(name: FilterName, values: readonly string[]): ValueTest {
   if (name === 'sources') return addressTest(values);

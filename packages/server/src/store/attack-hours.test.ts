@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { AttackBlock, BLOCK_SIZE_MAX } from './attack-block.ts';
+import { AttackBlock } from './attack-block.ts';
 import { type AttackEntry, compareEntries, entryId, entryKey, sampleRank } from './attack-entries.ts';
 import { addToHour, type StoredBlock } from './attack-hours.ts';
+import { BLOCK_SIZE_MAX } from './attack-layout.ts';
 import { AttackLister } from './attack-list.ts';
 import { finish } from './slices.ts';
 import { HOUR_MS } from './store.ts';

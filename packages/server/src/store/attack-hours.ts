@@ -1,5 +1,5 @@
 /**
- * The kept attacks of one hour: blocks (attack-block.ts), and how new attacks join them. Each append adds a block. Eight of
+ * The kept attacks of one hour: blocks (attack-layout.ts), and how new attacks join them. Each append adds a block. Eight of
  * similar size become one, and the first attacks of an hour merge what is left of the hour before: so an hour has few
  * blocks, and an entry is rewritten rarely. Blocks may overlap in time, but no entry is in two of them.
  *
@@ -9,19 +9,11 @@
  * the threshold remain in older blocks until the hour is rewritten.
  */
 import type { Event } from '../event.ts';
-import {
-  AttackBlock,
-  BLOCK_ENTRIES_MAX,
-  BLOCK_SIZE_MAX,
-  type BlockRow,
-  compareRows,
-  encodeBlock,
-  encodeRows,
-  entrySize,
-  firstRow,
-} from './attack-block.ts';
+import { AttackBlock, type BlockRow, compareRows, firstRow } from './attack-block.ts';
+import { encodeBlock, encodeRows } from './attack-encode.ts';
 import { type AttackEntry, entryKey, sampleRank, toEntry } from './attack-entries.ts';
 import type { AttackMatcher } from './attack-filter.ts';
+import { BLOCK_ENTRIES_MAX, BLOCK_SIZE_MAX, entrySize } from './attack-layout.ts';
 import { HOUR_MS } from './store.ts';
 
 /** What a store returns of an hour. */

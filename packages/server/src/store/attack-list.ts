@@ -66,6 +66,22 @@ export class AttackLister {
     this.list.total += total;
   }
 
+  get counts(): readonly number[] {
+    const { total, totalAttacks, kept, keptAttacks } = this.list;
+    return [total, totalAttacks, kept, keptAttacks];
+  }
+
+  /** Adds what the next hours would add. False if they have entries of the page. */
+  skip([total = 0, totalAttacks = 0, kept = 0, keptAttacks = 0]: readonly number[]): boolean {
+    const [first, end] = this.#page(total);
+    if (first < end) return false;
+    this.list.total += total;
+    this.list.totalAttacks += totalAttacks;
+    this.list.kept += kept;
+    this.list.keptAttacks += keptAttacks;
+    return true;
+  }
+
   /** Where the page begins and ends in the next entries of the list. */
   #page(length: number): [first: number, end: number] {
     const { offset, limit } = this.#query;

@@ -10,7 +10,7 @@ import { appOf } from '../../../../../test/routes-app.ts';
 import type { Category } from '../../event.ts';
 import type { Situation } from '../../statistics/situation.ts';
 import { lmdbStore } from '../../store/lmdb/lmdb.ts';
-import type { Store } from '../../store/store.ts';
+import { QueryTooLarge, type Store } from '../../store/store.ts';
 import { statisticsRoutes } from './routes.ts';
 
 const MINUTE_MS = 60_000;
@@ -109,6 +109,13 @@ describe('an attack', () => {
         ...{ source: '192.0.2.58', attacks: 480, blocked: 420, times_usual: 12 },
       },
     ]);
+  });
+
+  test('is described without its source if there are too many sources to count', async () => {
+    await appendFlood();
+    store.countAttacks = () => Promise.reject(new QueryTooLarge('list its values'));
+    const { bursts } = await situation();
+    expect(bursts).toMatchObject([{ host: 'shop.example.com', source: null, attacks: 480 }]);
   });
 
   test('has the numbers of other calls', async () => {

@@ -1,8 +1,17 @@
-/** Kept attacks in the file: the blocks of ../attack-block.ts by hour, project and number. */
+/** Kept attacks in the file: the blocks of ../attack-layout.ts by hour, project and number. */
+import { hash } from 'node:crypto';
 import { BoundedCache } from '../../cache.ts';
 import { tryTo } from '../../lmdb/commit.ts';
-import { AttackBlock, BlockHead, BODY_PARTS, type BodyPart } from '../attack-block.ts';
-import { AttackCounter, type AttackCountQuery, type AttackCounts, rangeOf } from '../attack-counts.ts';
+import { AttackBlock, BlockHead } from '../attack-block.ts';
+import {
+  AttackCounter,
+  type AttackCountQuery,
+  type AttackCounts,
+  type CountedPart,
+  edgesIn,
+  rangeOf,
+  sumOfCounts,
+} from '../attack-counts.ts';
 import { type AttackFilter, AttackMatcher } from '../attack-filter.ts';
 import {
   AttackAdditions,
@@ -16,6 +25,7 @@ import {
   lowestThreshold,
   type StoredBlock,
 } from '../attack-hours.ts';
+import { BODY_PARTS, type BodyPart } from '../attack-layout.ts';
 import { type AttackList, AttackLister, type AttackQuery, memoized } from '../attack-list.ts';
 import { AttackScan, type VisitHour } from '../attack-scan.ts';
 import { finish, Slices } from '../slices.ts';
@@ -132,8 +142,11 @@ function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOption
 
 /** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
 function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
-  const keys = headKeys(attacks, hour, scope, read);
-  return keys.map((key) => ({ number: parseBlockKey(key).number, block: readBlock(attacks, key, read) }));
+  const latest = new LatestParts();
+  return headKeys(attacks, hour, scope, read).map((key) => {
+    const block = withBody(attacks, key, readHead(attacks, key, read), latest, read);
+    return { number: parseBlockKey(key).number, block };
+  });
 }
 
 function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: ReadOptions): Buffer[] {
@@ -143,7 +156,7 @@ function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: Read
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
 export function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
-  return withBody(attacks, key, readHead(attacks, key, read), read);
+  return withBody(attacks, key, readHead(attacks, key, read), new LatestParts(), read);
 }
 
 function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockHead {
@@ -151,11 +164,36 @@ function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockH
   return new BlockHead(parseBlockKey(key).hour, new Uint8Array(bytes));
 }
 
-function withBody(attacks: BinaryTable, key: Buffer, head: BlockHead, read?: ReadOptions): AttackBlock {
-  return new AttackBlock(head, (part) => {
-    const stored = attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES;
-    return stored.subarray(CHECKSUM_BYTES);
-  });
+function withBody(
+  attacks: BinaryTable,
+  key: Buffer,
+  head: BlockHead,
+  latest: LatestParts,
+  read?: ReadOptions,
+): AttackBlock {
+  const readPart = (part: BodyPart) =>
+    latest.get(readPart, part, () => attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES);
+  return new AttackBlock(head, readPart);
+}
+
+/** Copies of what was read last: queries read several sections of one block, and LMDB would copy the part for each of them. */
+class LatestParts {
+  readonly #parts = new Map<BodyPart, { bytes: Uint8Array; length: number; owner: unknown }>();
+
+  /** Without the checksum. Valid until the next call. */
+  get(owner: unknown, part: BodyPart, read: () => Uint8Array): Uint8Array {
+    let latest = this.#parts.get(part);
+    if (latest === undefined || latest.owner !== owner) {
+      const stored = read();
+      const { length } = stored;
+      let bytes = latest?.bytes ?? NO_BYTES;
+      if (bytes.length < length) bytes = Buffer.allocUnsafeSlow(2 * length);
+      bytes.set(stored.subarray(0, length));
+      latest = { bytes, length, owner };
+      this.#parts.set(part, latest);
+    }
+    return latest.bytes.subarray(CHECKSUM_BYTES, latest.length);
+  }
 }
 
 const NO_BYTES = new Uint8Array(0);
@@ -180,61 +218,126 @@ export class GroupAttacks extends AttackAdditions {
   }
 }
 
-/** Queries of kept attacks. Keeps the heads of blocks until the change counter of their hours differs. */
+/** Queries of kept attacks. Keeps heads of blocks and what repeated queries need, until change counters differ. */
 export class AttackReader {
   readonly #schema: Schema;
-  readonly #heads = new BoundedCache<string, CachedHeads>({
+  readonly #cache = new BoundedCache<string, Cached>({
     name: 'attack_blocks',
-    entriesMax: HEADS_BYTES_MAX / HEADS_BYTES,
-    weightMax: HEADS_BYTES_MAX,
-    weight: ({ heads }) => HEADS_BYTES + heads.length * HEAD_BYTES,
+    entriesMax: CACHE_BYTES_MAX / HEADS_BYTES,
+    weightMax: CACHE_BYTES_MAX,
+    weight: ({ bytes }) => bytes,
   });
+  readonly #latestParts = new LatestParts();
 
   constructor(schema: Schema) {
     this.#schema = schema;
   }
 
-  async list(query: AttackQuery): Promise<AttackList> {
-    const create = (isRegistered: (hostId: string) => boolean) => new AttackLister(query, isRegistered);
-    return (await this.#addHours(query, query, create)).list;
+  list(query: AttackQuery): Promise<AttackList> {
+    return this.#inProject(query, async (snapshot) => {
+      const lister = new AttackLister(query, snapshot.isRegistered);
+      const { hosts, filter } = query;
+      const key = `list ${this.#keyOf(snapshot, [hosts, filter])}`;
+      const chunks = (this.#cache.get(key) as CachedList | undefined)?.chunks ?? new Map();
+      await new Slices().run(this.#addAll(lister, snapshot, query, chunks));
+      const bytes = HEADS_BYTES + chunks.size * COUNTED_CHUNK_BYTES;
+      // Nobody repeats a search for an ID, and it would displace others.
+      if (filter.include.ids === undefined) this.#cache.set(key, { bytes, chunks });
+      return lister.list;
+    });
   }
 
-  async count(query: AttackCountQuery): Promise<AttackCounts> {
-    const range = { ...rangeOf(query), isAscending: true };
-    const create = (isRegistered: (hostId: string) => boolean) => new AttackCounter(query, isRegistered);
-    const { points, keptAttacks } = await this.#addHours(query, range, create);
-    return { points, keptAttacks };
+  count(query: AttackCountQuery): Promise<AttackCounts> {
+    return this.#inProject(query, async (snapshot) => {
+      const days = this.#wholeDays(rangeOf(query), snapshot);
+      if (days.from >= days.to) return this.#count(query, snapshot);
+      const middle = { ...query, edges: edgesIn(query.edges, days.from, days.to) };
+      const parts = [
+        await this.#countPart(query, rangeOf(query).from, days.from, snapshot),
+        { edges: middle.edges, counts: await this.#countDays(middle, snapshot) },
+        await this.#countPart(query, days.to, rangeOf(query).to, snapshot),
+      ];
+      return new Slices().run(sumOfCounts(query.edges, parts));
+    });
   }
 
-  async scan(query: Selection & TimeRange, visit: VisitHour): Promise<void> {
-    const range = { ...query, isAscending: true };
-    await this.#addHours(query, range, (isRegistered) => new AttackScan(query, visit, isRegistered));
+  async #countPart(
+    query: AttackCountQuery,
+    from: number,
+    to: number,
+    snapshot: Snapshot,
+  ): Promise<CountedPart> {
+    const edges = edgesIn(query.edges, from, to);
+    return { edges, counts: await this.#count({ ...query, edges }, snapshot) };
   }
 
-  /** Adds the hours of a range to what `create` returns. */
-  #addHours<T extends { add(hour: AttackHour): Generator<void, void> }>(
-    { project: id }: Selection,
-    range: TimeRange & { isAscending: boolean },
-    create: (isRegistered: (hostId: string) => boolean) => T,
-  ): Promise<T> {
+  /** Whole days that live traffic does not change, so that repeated queries of long ranges count only the others. */
+  #wholeDays({ from, to }: TimeRange, { project, read }: Snapshot): TimeRange {
+    const first = Math.max(
+      from,
+      firstHour(this.#schema, read) * HOUR_MS,
+      firstListedHour(this.#schema, read) * HOUR_MS,
+    );
+    const last = Math.min(to, project?.latest ?? 0);
+    return { from: Math.ceil(first / DAY_MS) * DAY_MS, to: Math.floor(last / DAY_MS) * DAY_MS };
+  }
+
+  async #countDays(query: AttackCountQuery, snapshot: Snapshot): Promise<AttackCounts> {
+    const { hosts, filter, by, edges } = query;
+    const key = `days ${this.#keyOf(snapshot, [hosts, filter, by, edges])}`;
+    const { from, to } = rangeOf(query);
+    const changes: unknown[] = [];
+    for (let chunk = chunkOfHour(from / HOUR_MS); chunk < chunkOfHour(to / HOUR_MS); chunk++)
+      changes.push(changesOf(this.#schema.cells, MINUTES.id, chunk, snapshot.read));
+    const version = changes.join();
+    const known = this.#cache.get(key) as CachedDays | undefined;
+    if (known?.version === version) return known.counts;
+    const counts = await this.#count(query, snapshot);
+    const bytes = HEADS_BYTES + version.length + counts.points.size * (VALUE_BYTES + 8 * edges.length);
+    if (bytes <= CACHE_BYTES_MAX / 4) this.#cache.set(key, { bytes, version, counts });
+    return counts;
+  }
+
+  async #count(query: AttackCountQuery, snapshot: Snapshot): Promise<AttackCounts> {
+    const counter = new AttackCounter(query, snapshot.isRegistered);
+    const slices = new Slices();
+    await slices.run(this.#addAll(counter, snapshot, { ...rangeOf(query), isAscending: true }));
+    return slices.run(counter.result());
+  }
+
+  scan(query: Selection & TimeRange, visit: VisitHour): Promise<void> {
+    return this.#inProject(query, (snapshot) => {
+      const scan = new AttackScan(query, visit, snapshot.isRegistered);
+      return new Slices().run(this.#addAll(scan, snapshot, { ...query, isAscending: true }));
+    });
+  }
+
+  #inProject<T>({ project: id }: Selection, action: (snapshot: Snapshot) => Promise<T>): Promise<T> {
     const schema = this.#schema;
-    return inSnapshot(schema, async (read) => {
+    return inSnapshot(schema, (read) => {
       const project = schema.projects.get(id, read);
       const isRegistered = memoized(
         (host) => project !== undefined && schema.hosts.get([project.scope, host], read) !== undefined,
       );
-      const target = create(isRegistered);
-      if (project) await new Slices().run(this.#addAll(target, project, range, read));
-      return target;
+      return action({ project, isRegistered, read });
     });
   }
 
-  *#addAll(
-    target: { add(hour: AttackHour): Generator<void, void> },
-    project: ProjectRecord,
+  /** Of what a query selects. Results depend on which hosts are registered. */
+  #keyOf({ project, read }: Snapshot, selection: unknown): string {
+    const salt = metaValue(this.#schema, 'salt', read);
+    const deleted = metaValue(this.#schema, 'deletedHosts', read);
+    return hash('sha256', JSON.stringify([project?.scope, salt, deleted, selection]), 'base64');
+  }
+
+  /** Adds the hours of a range to a target. `known`: what whole chunks added to the same target before. */
+  *#addAll<T extends HoursTarget>(
+    target: T,
+    { project, read }: Snapshot,
     { from, to, isAscending }: TimeRange & { isAscending: boolean },
-    read: ReadOptions,
+    known: CachedList['chunks'] = new Map(),
   ): Generator<void, void> {
+    if (project === undefined || from >= to) return;
     const schema = this.#schema;
     const first = Math.max(
       Math.floor(from / HOUR_MS),
@@ -242,34 +345,43 @@ export class AttackReader {
       firstHour(schema, read),
     );
     const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
-    const salt = metaValue(schema, 'salt', read);
-    const chunks = [Math.floor(first / HOURS_PER_CHUNK), Math.ceil(end / HOURS_PER_CHUNK)] as const;
+    const chunks = [chunkOfHour(first), Math.ceil(end / HOURS_PER_CHUNK)] as const;
     for (let n = 0; n < chunks[1] - chunks[0]; n++) {
       const chunk = isAscending ? chunks[0] + n : chunks[1] - 1 - n;
+      const [start, stop] = [chunk * HOURS_PER_CHUNK, (chunk + 1) * HOURS_PER_CHUNK];
+      const isWhole = first <= start && stop <= end && from <= start * HOUR_MS && stop * HOUR_MS <= to;
+      // Every change of blocks changes it, in the same transaction.
+      const changes = changesOf(schema.cells, MINUTES.id, chunk, read);
+      const counted = known.get(chunk);
+      if (isWhole && counted?.changes === changes && counted && target.skip?.(counted.counts)) continue;
       yield;
-      const heads = yield* this.#headsOf(project.scope, chunk, salt, read);
+      const heads = yield* this.#headsOf(project.scope, chunk, changes, read);
+      const before = target.counts;
       for (let i = 0; i < HOURS_PER_CHUNK; i++) {
-        const hour = chunk * HOURS_PER_CHUNK + (isAscending ? i : HOURS_PER_CHUNK - 1 - i);
+        const hour = isAscending ? start + i : stop - 1 - i;
         if (hour < first || hour >= end) continue;
         const own = heads.filter(({ key }) => key.readUInt32BE(0) === hour);
         if (own.length === 0) continue;
-        const blocks = own.map(({ key, head }) => withBody(schema.attacks, key, head, read));
+        const blocks = own.map(({ key, head }) =>
+          withBody(schema.attacks, key, head, this.#latestParts, read),
+        );
         yield* target.add({ hour, blocks });
       }
+      const counts = target.counts?.map((count, i) => count - (before?.[i] ?? 0));
+      if (isWhole && counts && changes !== undefined) known.set(chunk, { changes, counts });
     }
   }
 
   *#headsOf(
     scope: number,
     chunk: number,
-    salt: number,
+    changes: number | undefined,
     read: ReadOptions,
   ): Generator<void, CachedHeads['heads']> {
-    const { cells, attacks } = this.#schema;
-    // Every change of blocks changes it, in the same transaction.
-    const changes = changesOf(cells, MINUTES.id, chunk, read);
-    const name = `${scope} ${chunk}`;
-    const known = this.#heads.get(name);
+    const { attacks } = this.#schema;
+    const salt = metaValue(this.#schema, 'salt', read);
+    const name = `heads ${scope} ${chunk}`;
+    const known = this.#cache.get(name) as CachedHeads | undefined;
     if (known && known.changes === changes && known.salt === salt) return known.heads;
     const heads: CachedHeads['heads'] = [];
     const first = chunk * HOURS_PER_CHUNK;
@@ -278,10 +390,27 @@ export class AttackReader {
       if (key?.length === HEAD_KEY_BYTES)
         heads.push({ key: Buffer.from(key), head: readHead(attacks, key, read) });
     }
-    if (changes !== undefined) this.#heads.set(name, { changes, salt, heads });
+    const bytes = HEADS_BYTES + heads.length * HEAD_BYTES;
+    if (changes !== undefined) this.#cache.set(name, { bytes, changes, salt, heads });
     return heads;
   }
 }
+
+/** What a query reads. */
+interface Snapshot {
+  project: ProjectRecord | undefined;
+  isRegistered: (hostId: string) => boolean;
+  read: ReadOptions;
+}
+
+interface HoursTarget {
+  add(hour: AttackHour): Generator<void, void>;
+  /** What hours have added so far, and how to add it again without them. False if the target needs the hours. */
+  readonly counts?: readonly number[];
+  skip?(counts: readonly number[]): boolean;
+}
+
+type Cached = { bytes: number } & (CachedHeads | CachedList | CachedDays);
 
 interface CachedHeads {
   changes: number;
@@ -289,11 +418,26 @@ interface CachedHeads {
   heads: { key: Buffer; head: BlockHead }[];
 }
 
-/** Those of 20 million attacks. */
-const HEADS_BYTES_MAX = 8_388_608;
-/** Of a chunk, and of each of its heads. */
+/** What each chunk adds to a list. */
+interface CachedList {
+  chunks: Map<number, { changes: number; counts: readonly number[] }>;
+}
+
+interface CachedDays {
+  /** The change counters of all chunks. */
+  version: string;
+  counts: AttackCounts;
+}
+
+/** The heads of 20 million attacks take half of it. */
+const CACHE_BYTES_MAX = 16_777_216;
+/** Of a chunk, and of each of its heads; and what is kept of a chunk in a list, or of a value. */
 const HEADS_BYTES = 300;
 const HEAD_BYTES = 1_500;
+const COUNTED_CHUNK_BYTES = 150;
+const VALUE_BYTES = 200;
+
+const DAY_MS = 24 * HOUR_MS;
 
 /** Of the finest level with a change counter: only the latest heads are read again after an append. */
 const HOURS_PER_CHUNK = (MINUTES.cellMs * MINUTES.cellsPerChunk) / HOUR_MS;

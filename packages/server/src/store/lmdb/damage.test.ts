@@ -81,6 +81,32 @@ test('a file with a deleted host is intact, even after a repair', async () => {
   expect((await verifyStatistics(path)).findings).toEqual([]);
 });
 
+test('verify reports an hour that keeps more attacks than were counted', async () => {
+  const path = join(directory, `counted-${copies++}.mdb`);
+  const store = lmdbStore(path, () => NOW);
+  const attack = { hostId: null, request: false, attack: 'xss', count: 3 } as const;
+  const events: Event[] = [
+    { ...attack, time: NOW, details: { blocked: true } },
+    { ...attack, time: NOW + HOUR_MS, details: { blocked: false } },
+  ];
+  await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
+  expect((await verifyStatistics(path)).problems).toBe(0);
+  for await (const { hour, blocks } of store.transfer.attackHours('p')) {
+    const moved = blocks.map((block) => AttackBlock.of(hour + 1, block.bytes));
+    await store.transfer.putAttackHour('p', { hour: hour + 1, blocks: moved });
+    break;
+  }
+  await store.close();
+  const { findings } = await verifyStatistics(path);
+  expect(findings).toEqual([
+    {
+      ...{ table: 'attacks', key: 'scope 1', project: 'p' },
+      ...{ from: NOW + HOUR_MS, to: NOW + 2 * HOUR_MS },
+      problem: 'blocked xss: 3 are kept, but 0 were counted',
+    },
+  ]);
+});
+
 describe('a damaged record', () => {
   test('is an error or has no effect: no result is wrong', async () => {
     const expected = await results(original);

@@ -4,9 +4,12 @@ import { inspect } from 'node:util';
 import { tryTo } from '../../lmdb/commit.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
+import { AttackCounter } from '../attack-counts.ts';
 import { cellOf, isPeak, readCells, seriesName, seriesOf } from '../cells.ts';
 import type { Level } from '../plan.ts';
+import { finish } from '../slices.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
+import { dumpAttacks } from './attacks.ts';
 import {
   brokenHosts,
   brokenMeta,
@@ -149,6 +152,10 @@ class Verification {
       this.#progress(table.name);
       this.#stage(table.name, () => this.#checkHours(table));
     }
+    // Damaged blocks have been reported, and damaged counters say nothing about blocks.
+    if (this.#report.problems > 0) return;
+    this.#progress('attacks against counters');
+    this.#stage('attacks', () => this.#compareAttacks());
   }
 
   #add(finding: Finding): void {
@@ -238,6 +245,44 @@ class Verification {
         this.#add({ ...location(this.#owners, level, chunk, scope, code), problem });
       }
     }
+  }
+
+  /** No hour keeps more attacks of a category than were counted, blocked or not: so hours that keep all have the same. */
+  #compareAttacks(): void {
+    for (const [scope, { project }] of this.#owners) {
+      const record = this.#schema.projects.get(project);
+      if (record?.scope !== scope) continue;
+      for (const { hour, blocks } of dumpAttacks(this.#schema, record)) {
+        const edges = [hour * HOUR_MS, (hour + 1) * HOUR_MS];
+        const query = { project, edges, by: 'actions', filter: { include: {}, exclude: {} } } as const;
+        const counter = new AttackCounter(query, () => true);
+        finish(counter.add({ hour, blocks }));
+        const counted = this.#countedInHour(hour, scope);
+        const kept = new Map<string, number>();
+        for (const [value, [count = 0]] of finish(counter.result()).points) {
+          const [category = '', action] = value.split(' ');
+          for (const name of action === 'block' ? [category, `blocked ${category}`] : [category])
+            kept.set(name, (kept.get(name) ?? 0) + count);
+        }
+        const [name, count] = [...kept].find(([each, n]) => n > (counted.get(each) ?? 0)) ?? [];
+        if (name === undefined) continue;
+        const place = { table: 'attacks', key: `scope ${scope}`, project, from: edges[0], to: edges[1] };
+        const problem = `${name}: ${count} are kept, but ${counted.get(name) ?? 0} were counted`;
+        this.#add({ ...place, problem } as Finding);
+      }
+    }
+  }
+
+  /** The counts of a project by name of the series. */
+  #countedInHour(hour: number, scope: number): Map<string, number> {
+    const [level] = LEVELS;
+    const chunk = Math.floor(hour / level.cellsPerChunk);
+    const counts = new Map<string, number>();
+    for (const { sections } of records(this.#schema, level, chunk, scope, scope + 1)) {
+      for (const [code, count] of readCells(sections ?? new Uint8Array(0)))
+        if (cellOf(code) === hour % level.cellsPerChunk) counts.set(seriesName(seriesOf(code)), count);
+    }
+    return counts;
   }
 }
 

@@ -1,7 +1,7 @@
-/** Kept attacks: the blocks of ../attack-block.ts by hour and number. */
+/** Kept attacks: the blocks of ../attack-layout.ts by hour and number. */
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
-import { AttackBlock, BLOCK_ENTRIES_MAX, BlockHead } from '../attack-block.ts';
+import { AttackBlock, BlockHead } from '../attack-block.ts';
 import { AttackCounter, rangeOf } from '../attack-counts.ts';
 import { AttackMatcher } from '../attack-filter.ts';
 import {
@@ -14,6 +14,7 @@ import {
   hourAdditions,
   type StoredBlock,
 } from '../attack-hours.ts';
+import { BLOCK_ENTRIES_MAX } from '../attack-layout.ts';
 import { AttackLister } from '../attack-list.ts';
 import { AttackScan } from '../attack-scan.ts';
 import { Slices } from '../slices.ts';
@@ -67,8 +68,7 @@ export function attackMethods(
     async countAttacks(query) {
       const range = { ...rangeOf(query), isAscending: true };
       const create = (isRegistered: (id: string) => boolean) => new AttackCounter(query, isRegistered);
-      const { points, keptAttacks } = await addHours(query, range, create);
-      return { points, keptAttacks };
+      return new Slices().run((await addHours(query, range, create)).result());
     },
 
     async scanAttacks(query, visit) {

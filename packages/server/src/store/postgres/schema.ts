@@ -152,7 +152,7 @@ const TOP_LIST_TABLES = `
     project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (project, host, hour)
   ) PARTITION BY RANGE (hour);
-  -- Kept attacks: blocks of attack-block.ts. The first three numbers are also in their heads.
+  -- Kept attacks: blocks of attack-layout.ts. The first three numbers are also in their heads.
   CREATE TABLE attacks (
     project text COLLATE "C", hour int, number int, entries int NOT NULL, first int NOT NULL, last int NOT NULL,
     head bytea NOT NULL, body bytea NOT NULL,

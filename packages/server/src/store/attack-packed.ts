@@ -1,0 +1,113 @@
+/** Packed numbers of blocks of attacks (attack-layout.ts). */
+import { EMPTY } from './attack-layout.ts';
+
+export type Indexes = Uint8Array | Uint16Array;
+
+/** In bits. No byte has a part of a number and another one, so that most numbers need not be unpacked. */
+const WIDTHS: readonly number[] = [0, 1, 2, 4, 8, 16];
+
+/** `largest`: less than 65,536. */
+export function pack(numbers: ArrayLike<number>, largest: number): Uint8Array {
+  const width = WIDTHS.find((each) => largest < 2 ** each) ?? 16;
+  const bytes = new Uint8Array(packedLength(numbers.length, width));
+  bytes[0] = width;
+  const perByte = 8 / width;
+  for (let i = 0; i < numbers.length; i++) {
+    const number = numbers[i] ?? 0;
+    if (width === 16) {
+      bytes[1 + 2 * i] = number;
+      bytes[2 + 2 * i] = number >> 8;
+    } else if (width > 0) {
+      const at = 1 + Math.floor(i / perByte);
+      bytes[at] = (bytes[at] ?? 0) | (number << (width * (i % perByte)));
+    }
+  }
+  return bytes;
+}
+
+function packedLength(numbers: number, width: number): number {
+  return 1 + Math.ceil((numbers * width) / 8);
+}
+
+export function unpack(bytes: Uint8Array, length: number): Indexes {
+  const width = bytes[0] ?? 0;
+  if (!WIDTHS.includes(width) || bytes.length !== packedLength(length, width))
+    throw new Error('a block of attacks has too few indexes');
+  if (width === 0) return new Uint8Array(length);
+  const packed = new Uint8Array(bytes.length - 1);
+  packed.set(bytes.subarray(1));
+  if (width === 8) return packed;
+  return width === 16 ? new Uint16Array(packed.buffer) : unpackBits(packed, width).subarray(0, length);
+}
+
+function unpackBits(bytes: Uint8Array, width: number): Uint8Array {
+  const mask = (1 << width) - 1;
+  const numbers = new Uint8Array((bytes.length * 8) / width);
+  for (let i = 0, at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] as number;
+    for (let bit = 0; bit < 8; bit += width) numbers[i++] = (byte >> bit) & mask;
+  }
+  return numbers;
+}
+
+/**
+ * Finds the rules of entries, and the entries of rules, in ascending order. Adds up the packed numbers of rules byte by byte:
+ * `ruleEnds` of a block takes ten times as long.
+ */
+export class RuleCursor {
+  readonly #bytes: Uint8Array | Uint16Array;
+  readonly #width: number;
+  readonly #perByte: number;
+  /** By value of a byte: the sum of its numbers. */
+  readonly #sums: Uint8Array;
+  /** The current byte, and the number of rules before it. */
+  #at = 0;
+  #rules = 0;
+
+  /** Of packed numbers. */
+  constructor(bytes: Uint8Array, length: number) {
+    const width = bytes[0] ?? 0;
+    this.#bytes = width > 8 ? unpack(bytes, length) : Uint8Array.from(bytes.subarray(1));
+    this.#width = width;
+    this.#perByte = width > 8 ? 1 : 8 / width;
+    this.#sums = BYTE_SUMS[width] ?? EMPTY;
+  }
+
+  /** The position of the first rule of an entry, in the columns of rules, and the position after the last one. */
+  rulesOf(row: number): [first: number, end: number] {
+    while ((this.#at + 1) * this.#perByte <= row) this.#next();
+    let [first, rest] = [this.#rules, this.#bytes[this.#at] ?? 0];
+    const mask = (1 << this.#width) - 1;
+    for (let i = this.#at * this.#perByte; i < row; i++, rest >>= this.#width) first += rest & mask;
+    return [first, first + (rest & mask)];
+  }
+
+  /** The entry that has the rule at a position. */
+  rowOf(position: number): number {
+    while (this.#rules + this.#sum() <= position && this.#at < this.#bytes.length) this.#next();
+    let [row, end, rest] = [this.#at * this.#perByte, this.#rules, this.#bytes[this.#at] ?? 0];
+    const mask = (1 << this.#width) - 1;
+    for (; end + (rest & mask) <= position && rest > 0; row++, rest >>= this.#width) end += rest & mask;
+    return row;
+  }
+
+  #next(): void {
+    this.#rules += this.#sum();
+    this.#at++;
+  }
+
+  #sum(): number {
+    const byte = this.#bytes[this.#at] ?? 0;
+    return this.#sums[byte] ?? byte;
+  }
+}
+
+/** By width of packed numbers. */
+const BYTE_SUMS: readonly (Uint8Array | undefined)[] = WIDTHS.reduce<Uint8Array[]>((tables, width) => {
+  if (width > 0 && width < 8) {
+    const sum = (_: number, byte: number) =>
+      unpackBits(Uint8Array.of(byte), width).reduce((total, number) => total + number, 0);
+    tables[width] = new Uint8Array(256).map(sum);
+  }
+  return tables;
+}, []);
