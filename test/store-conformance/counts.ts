@@ -1,8 +1,13 @@
 /** Counts: series, totals, categories, peaks and versions. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../../packages/server/src/event.ts';
-import { CODE_CLASSES } from '../../packages/server/src/store/rows.ts';
+import {
+  CATEGORIES,
+  type Category,
+  CODE_CLASSES,
+  type Event,
+  OVERVIEW_GROUPS,
+} from '../../packages/server/src/event.ts';
 import { memoryStore } from '../memory-store.ts';
 import {
   addHosts,

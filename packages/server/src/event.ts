@@ -96,6 +96,9 @@ export function requestKey(id: string): string {
 /** The response codes of RFC 9110, and 0 for requests without one. Positions are numbers on disk. */
 export const RESPONSE_CODES: readonly number[] = [...Array.from({ length: 500 }, (_, i) => 100 + i), 0];
 
+/** The classes of response codes, by their first digit. */
+export const CODE_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx', 'none'] as const;
+
 /** The codes whose pages `pages` lists. */
 export const PAGE_CODES: readonly number[] = [404, 500, 502];
 

@@ -1,5 +1,5 @@
 /** What a count can be split into: the rows of each kind of query. */
-import { CATEGORIES, type Category, OVERVIEW_GROUPS, RESPONSE_CODES } from '../event.ts';
+import { CATEGORIES, type Category, CODE_CLASSES, OVERVIEW_GROUPS, RESPONSE_CODES } from '../event.ts';
 import {
   BYTES_IN,
   BYTES_OUT,
@@ -27,8 +27,6 @@ const ATTACKS = { categories: CATEGORIES };
 const BY_CATEGORY = CATEGORIES.map((name): Row => ({ categories: [name] }));
 const BLOCKED_BY_CATEGORY = CATEGORIES.map((name): Row => ({ categories: [name], blocked: true }));
 
-/** The classes of response codes, by their first digit. */
-export const CODE_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx', 'none'] as const;
 const CODES_BY_CLASS = CODE_CLASSES.map((name) =>
   RESPONSE_CODES.filter((code) => (code === 0 ? name === 'none' : name.startsWith(String(code)[0] ?? ''))),
 );
