@@ -142,8 +142,9 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const events: Event[] = [];
   const add = (host: number, attack: Category | null, count: number, attacker?: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
-    const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
-    events.push(attack === null ? event : { ...event, details: detailsOf(attack, time, attacker) });
+    const details = attack === null ? undefined : detailsOf(attack, time, attacker);
+    const response = responseOf(time, count, details?.status);
+    events.push({ time, hostId: hostIds[host] ?? null, request: true, attack, count, details, ...response });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {
@@ -157,6 +158,32 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
     }
   }
   return events.sort((a, b) => a.time - b.time);
+}
+
+/** Response codes with their shares, in percent. */
+const CODES = [
+  [304, 6],
+  [404, 3],
+  [301, 2],
+  [500, 0.4],
+  [502, 0.2],
+] as const;
+
+/** A response has its own random numbers, too. */
+function responseOf(time: number, count: number, status?: number) {
+  const random = randomNumbers(time + 1);
+  let left = random() * 100;
+  const [code] =
+    CODES.find(([, share]) => {
+      left -= share;
+      return left < 0;
+    }) ?? [];
+  const bytesOut = code === undefined ? 2_000 + random() * 60_000 : 300 + random() * 500;
+  return {
+    status: status ?? code ?? 200,
+    bytesIn: Math.floor(count * (400 + random() * 800)),
+    bytesOut: Math.floor(count * bytesOut),
+  };
 }
 
 /** A burst has one attacker. Details have their own random numbers, so that they do not change what is counted. */
