@@ -53,7 +53,10 @@ function randomEvents(random: Random, size: number): KnownEvent[] {
       request: attack === null || random.chance(0.7),
       attack,
       count: random.chance(0.1) ? random.integer(2, 100_000) : 1,
-      ...(attack === null ? {} : { source: `203.0.113.${i % 50}`, url: `/${i % 9}`, rule: `${i % 7}` }),
+      url: `/${i % 9}`,
+      ...(attack === null ? {} : { source: `203.0.113.${i % 50}`, rule: `${i % 7}` }),
+      ...(i % 3 === 0 ? {} : { status: [200, 404, 502][i % 4] ?? 403, bytes_in: i, bytes_out: i * 1_000 }),
+      ...(i % 5 === 1 && { upstream_status: i % 2 === 0 ? 0 : 200 }),
       blocked: attack === null || random.chance(0.3) ? undefined : random.chance(0.5),
     };
   });
@@ -256,12 +259,12 @@ describe('the vendor’s JavaScript SDK', () => {
   });
 
   test.each([
-    ['waf/overviews/bandwidth/timeline', 404, 'WAF.4000', 'wafstat does not keep bandwidth'],
+    ['waf/async-job/1', 404, 'WAF.4000', 'wafstat does not keep exports of events'],
     ['waf/event/none', 404, 'WAF.4000', 'has no event with the ID'],
     ['waf/event?sips=10.0.0.0/33&recent=today', 400, 'WAF.1001', "sips is '10.0.0.0/33'"],
     [`waf/instance/${'0'.repeat(32)}`, 404, 'WAF.4000', 'has no host with the ID'],
     ['waf/event/attack/num', 400, 'WAF.1025', 'from'],
-    ['waf/overviews/abnormal', 404, 'WAF.4000', 'wafstat does not keep response codes'],
+    ['waf/overviews/abnormal?code=403&recent=today', 400, 'WAF.1001', "code is '403'"],
     ['waf/policy', 404, 'WAF.4000', 'wafstat does not keep the configuration of a WAF'],
     ['composite-waf/host?protect_status=1', 400, 'WAF.1001', 'protect_status'],
     ['composite-waf/host?waf_type=cloud', 400, 'WAF.1001', 'waf_type'],

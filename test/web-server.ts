@@ -165,6 +165,23 @@ export async function startLoggingApache(
   return { ...started, port, logs: formats.map((_, i) => join(directory, `access-${i}.log`)) };
 }
 
+/** nginx without ModSecurity. `httpOf`: the content of its `http` block. */
+export async function startPlainNginx(
+  httpOf: (directory: string, port: number) => string,
+): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  return runNginx(directory, port, httpOf(directory, port));
+}
+
+/** Apache without ModSecurity, with more modules. */
+export async function startPlainApache(
+  settingsOf: (directory: string) => string,
+  ...modules: string[]
+): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  return runApache(directory, port, settingsOf(directory), ...modules);
+}
+
 async function prepare(): Promise<{ directory: string; port: number }> {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-web-server-'));
   chmodSync(directory, 0o777);

@@ -9,7 +9,7 @@ import { memoryStore } from '../../../../test/memory-store.ts';
 import { scaled } from '../../../../test/random.ts';
 import { BoundedCache } from '../cache.ts';
 import { loginRefused, queryAdmitted, requestShed } from '../diagnostics.ts';
-import type { Event } from '../event.ts';
+import { CODE_CLASSES, type Event } from '../event.ts';
 import { HOUR_MS, type Store, StoreUnavailable } from '../store/store.ts';
 import { collectMetrics, createMetricsServer, metricsText, WorkerMetrics } from './listener.ts';
 import { createMetrics, METRICS, type MetricDescription, type Metrics, type MetricsJson } from './metrics.ts';
@@ -172,15 +172,25 @@ describe('metrics of the store', () => {
     const first = await scrape();
     expect(sample(first, 'wafstat_requests_total', PROJECT)).toBe(0);
     expect(sample(first, 'wafstat_attacks_total', sqli)).toBe(0);
-    await append(store, [event(START, { attack: 'sqli', details: { blocked: true }, count: 3 })], {
-      dropped: { not_json: 2 },
-    });
+    const response = { status: 404, bytesIn: 7, bytesOut: 5_000_000_000 };
+    await append(
+      store,
+      [event(START, { attack: 'sqli', details: { blocked: true }, count: 3, ...response })],
+      { dropped: { not_json: 2 } },
+    );
     await append(store, [event(START, { attack: 'xss', request: false })]);
     const json = await scrape();
     expect(sample(json, 'wafstat_requests_total', PROJECT)).toBe(3);
     expect(sample(json, 'wafstat_attacks_total', sqli)).toBe(3);
     expect(sample(json, 'wafstat_attacks_total', { ...PROJECT, category: 'xss' })).toBe(1);
     expect(sample(json, 'wafstat_blocked_attacks_total', sqli)).toBe(3);
+    const responses = CODE_CLASSES.map((code) =>
+      sample(json, 'wafstat_responses_total', { ...PROJECT, code }),
+    );
+    expect(responses).toEqual([0, 0, 0, 3, 0, 0]);
+    const bytes = (direction: string) =>
+      sample(json, 'wafstat_traffic_bytes_total', { ...PROJECT, direction });
+    expect([bytes('in'), bytes('out')]).toEqual([7, 5_000_000_000]);
     const access = { ...PROJECT, format: 'access' };
     expect(sample(json, 'wafstat_ingest_records_total', access)).toBe(2);
     expect(sample(json, 'wafstat_ingest_dropped_records_total', { ...access, reason: 'not_json' })).toBe(2);

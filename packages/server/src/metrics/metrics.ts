@@ -19,7 +19,7 @@ import {
   requestShed,
   SHED_REASONS,
 } from '../diagnostics.ts';
-import { CATEGORIES, DROP_REASONS } from '../event.ts';
+import { CATEGORIES, CODE_CLASSES, DROP_REASONS } from '../event.ts';
 import type { Batch, Store } from '../store/store.ts';
 
 /** What a scrape returns, before it becomes text. */
@@ -65,6 +65,8 @@ const CATEGORY = list(CATEGORIES);
 const HOST = 'a host name';
 const CACHE = explained(CACHES);
 
+export const TRAFFIC_DIRECTIONS = ['in', 'out'] as const;
+
 export const METRICS = {
   wafstat_build_info: {
     type: 'gauge',
@@ -89,6 +91,16 @@ export const METRICS = {
     type: 'counter',
     help: 'Attacks that the log reports as blocked, counted by any process since the service started.',
     labels: { ...PROJECT, category: CATEGORY },
+  },
+  wafstat_responses_total: {
+    type: 'counter',
+    help: 'Requests in the logs by class of the response code, counted by any process since the service started.',
+    labels: { ...PROJECT, code: list(CODE_CLASSES) },
+  },
+  wafstat_traffic_bytes_total: {
+    type: 'counter',
+    help: 'Bytes that clients sent (in) and got (out), as the logs report them, counted by any process since the service started.',
+    labels: { ...PROJECT, direction: list(TRAFFIC_DIRECTIONS) },
   },
   wafstat_host_requests_total: {
     type: 'counter',

@@ -3,7 +3,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { Counter, Gauge } from 'prom-client';
-import { CATEGORIES, DROP_REASONS } from '../event.ts';
+import { CATEGORIES, CODE_CLASSES, DROP_REASONS } from '../event.ts';
 import {
   HOUR_MS,
   type Host,
@@ -12,7 +12,7 @@ import {
   type Source,
   type Store,
 } from '../store/store.ts';
-import type { Metrics } from './metrics.ts';
+import { type Metrics, TRAFFIC_DIRECTIONS } from './metrics.ts';
 
 /** Bounds the metrics: users with the role `ingest` can create sources, and administrators can create projects. */
 const PROJECTS_MAX = 1_000;
@@ -128,6 +128,8 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
   const requests = new StoreCounter(metrics.counter('wafstat_requests_total'));
   const attacks = new StoreCounter(metrics.counter('wafstat_attacks_total'));
   const blocked = new StoreCounter(metrics.counter('wafstat_blocked_attacks_total'));
+  const responses = new StoreCounter(metrics.counter('wafstat_responses_total'));
+  const bytes = new StoreCounter(metrics.counter('wafstat_traffic_bytes_total'));
   const hostRequests = new StoreCounter(metrics.counter('wafstat_host_requests_total'));
   const hostAttacks = new StoreCounter(metrics.counter('wafstat_host_attacks_total'));
   const totalsByKey = new Map<string, MonotonicTotals>();
@@ -155,6 +157,14 @@ function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetr
       attacks.update(key, { ...labels, category }, totals[1 + i] ?? 0, existed);
       blocked.update(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, existed);
     }
+    const read = (rows: 'codeClasses' | 'traffic') =>
+      totalsOf(`${project} ${rows}`).read(freedBefore, now, (edges) =>
+        store.count({ project, edges, rows, ignoreHorizon: true }),
+      );
+    for (const [i, total] of (await read('codeClasses')).entries())
+      responses.update(`${project} ${i}`, { ...labels, code: CODE_CLASSES[i] ?? '' }, total, existed);
+    for (const [i, total] of (await read('traffic')).entries())
+      bytes.update(`${project} ${i}`, { ...labels, direction: TRAFFIC_DIRECTIONS[i] ?? '' }, total, existed);
   }
 
   async function countHost(
