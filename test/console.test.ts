@@ -437,6 +437,23 @@ describeDemo('selection', (demo) => {
     expect(await demo.page.locator('.figure.blocked .change').textContent()).toBe('no attacks');
   });
 
+  test('the threshold of tuning is in the URL and in the query; one that is not valid is not used', async () => {
+    await demo.enter('/console/?live=off');
+    await demo.page.goto('/console/tuning?live=off&threshold=7');
+    const field = demo.page.getByLabel('Threshold');
+    await expect.poll(() => field.inputValue()).toBe('7');
+    const [query] = await Promise.all([
+      demo.page.waitForRequest(/waf\/tuning\?.*threshold=12\b/),
+      field.fill('12').then(() => field.press('Enter')),
+    ]);
+    expect((await query.response())?.status()).toBe(200);
+    await expect.poll(() => demo.page.url()).toContain('threshold=12');
+    await field.fill('0');
+    await field.press('Enter');
+    expect(demo.page.url()).toContain('threshold=12');
+    expect(await field.evaluate((input) => input.matches(':invalid'))).toBe(true);
+  });
+
   test('a click on a label of the custom range keeps it open', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Custom range' }).click();

@@ -185,7 +185,7 @@ export function showAttacks(): void {
  * Whether the element has been in the visible part of the page: what nobody sees is not loaded. `isPlaced`: what is above
  * the element has its height.
  */
-function useVisible(box: { current: HTMLElement | null }, isPlaced: boolean): boolean {
+export function useVisible(box: { current: HTMLElement | null }, isPlaced: boolean): boolean {
   const [isVisible, setVisible] = useState(false);
   useLayoutEffect(() => {
     if (!isPlaced) return;

@@ -1,6 +1,6 @@
 /** What clients got: requests by class of their response code, bytes, and the pages with the most errors. */
 import type { Annotation } from '@wafstat/client';
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { total } from '../counts.ts';
 import { keptFilters } from '../filters.ts';
@@ -9,6 +9,7 @@ import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
+import { useVisible } from './attacks-panel.tsx';
 import { Chart } from './chart.tsx';
 import type { Dashboard } from './data.ts';
 import type { Layer, Pane } from './pane.ts';
@@ -50,7 +51,7 @@ export function ResponsesPanel({ now, annotations, failure }: ResponsesPanelProp
       failure={failure}
       extras={
         isFiltered ? (
-          <span class="hint">Requests are not filtered, so they are not shown</span>
+          <span class="hint">Responses are not filtered, so they are not shown</span>
         ) : (
           <span class="hint">{bandwidthText(now)}</span>
         )
@@ -142,67 +143,71 @@ export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
   const project = useProject();
   const [code, setCode] = useState<(typeof PAGE_CODES)[number]>(500);
   const { hosts } = view;
+  const box = useRef<HTMLDivElement>(null);
+  const isVisible = useVisible(box, !wait);
   const query = useQuery(
     `${queryKey} ${code}`,
     (signal) => api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal }),
-    { wait },
+    { wait: wait || !isVisible },
   );
   const { data, failure, isLoading } = query;
   const list = isLoading ? null : data;
   const most = Math.max(1, ...(list?.items ?? []).map(({ num }) => num));
   return (
-    <Panel
-      title="Error pages"
-      class="top-list error-pages"
-      failure={failure}
-      extras={
-        <>
-          <div class="segments compact" role="group" aria-label="Response code">
-            {PAGE_CODES.map((one) => (
-              <button key={one} type="button" aria-pressed={one === code} onClick={() => setCode(one)}>
-                {one}
-              </button>
-            ))}
-          </div>
-          {list !== null && <Hours list={list} range={range} />}
-        </>
-      }
-    >
-      <Ranking columns={['Page', 'Requests']} isLoading={isLoading && failure === null}>
-        {list?.items.map(({ key, num, host, host_id, error }) => (
-          <tr key={`${host_id} ${key}`}>
-            <th scope="row">
-              <span class="bar" style={{ width: `${(num / most) * 100}%` }} />
-              <span class="label">
-                {host_id !== null && (
-                  <button
-                    class="link"
-                    type="button"
-                    title={`Only ${host}`}
-                    onClick={() => go({ hosts: [host_id] })}
-                  >
-                    {host}
-                  </button>
-                )}
-                <code class="cut" title={key}>
-                  {key}
-                </code>
-              </span>
-            </th>
-            <td class="number">
-              {formatCount(num)}
-              {error > 0 && <span class="faint">{` up to +${formatCount(error)}`}</span>}
-            </td>
-          </tr>
-        ))}
-      </Ranking>
-      {list !== null && (
-        <p class="hint">
-          {list.requests === 0
-            ? `No responses ${code} with a known path`
-            : `${plural(list.requests, 'request')}, ${plural(list.total, 'page')}`}
-        </p>
-      )}
-    </Panel>
+    <div class="error-pages" ref={box}>
+      <Panel
+        title="Error pages"
+        class="top-list"
+        failure={failure}
+        extras={
+          <>
+            <div class="segments compact" role="group" aria-label="Response code">
+              {PAGE_CODES.map((one) => (
+                <button key={one} type="button" aria-pressed={one === code} onClick={() => setCode(one)}>
+                  {one}
+                </button>
+              ))}
+            </div>
+            {list !== null && <Hours list={list} range={range} />}
+          </>
+        }
+      >
+        <Ranking columns={['Page', 'Requests']} isLoading={isVisible && isLoading && failure === null}>
+          {list?.items.map(({ key, num, host, host_id, error }) => (
+            <tr key={`${host_id} ${key}`}>
+              <th scope="row">
+                <span class="bar" style={{ width: `${(num / most) * 100}%` }} />
+                <span class="label">
+                  {host_id !== null && (
+                    <button
+                      class="link"
+                      type="button"
+                      title={`Only ${host}`}
+                      onClick={() => go({ hosts: [host_id] })}
+                    >
+                      {host}
+                    </button>
+                  )}
+                  <code class="cut" title={key}>
+                    {key}
+                  </code>
+                </span>
+              </th>
+              <td class="number">
+                {formatCount(num)}
+                {error > 0 && <span class="faint">{` up to +${formatCount(error)}`}</span>}
+              </td>
+            </tr>
+          ))}
+        </Ranking>
+        {list !== null && (
+          <p class="hint">
+            {list.requests === 0
+              ? `No responses ${code} with a known path`
+              : `${plural(list.requests, 'request')}, ${plural(list.total, 'page')}`}
+          </p>
+        )}
+      </Panel>
+    </div>
   );
 }

@@ -202,7 +202,7 @@ function responseOf(time: number, count: number, details: AttackDetails | undefi
   const bytesOut = count * Math.round(1_500 + random() ** 3 * 80_000);
   const pick = random() - (isOutage ? OUTAGE.share : 0.003);
   if (pick < 0) return { status: random() < 0.7 ? 500 : 502, bytesIn, bytesOut: count * 700 };
-  const status = pick < 0.025 ? 404 : pick < 0.075 ? 304 : pick < 0.09 ? 302 : 200;
+  const status = pick < 0.025 ? 404 : pick < 0.09 ? 304 : 200;
   return { status, bytesIn, bytesOut: status === 200 ? bytesOut : count * 500 };
 }
 
