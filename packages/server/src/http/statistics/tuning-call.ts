@@ -110,7 +110,10 @@ const REPORT = object({
     ),
     would_block: integer('Sum of all days.'),
     false_positives: integer('Sum of all days.'),
-    ready: { type: 'boolean', description: 'Whether there are 7 days of data, and no likely false positive in the last 7 days.' },
+    ready: {
+      type: 'boolean',
+      description: 'Whether there are 7 days of data, and no likely false positive in the last 7 days.',
+    },
     text: string('The same in a sentence.'),
   }),
 });
