@@ -24,10 +24,11 @@ describeDemo('annotations', (demo) => {
     const id = await annotate({ text: markup, time: NOON, link: 'https://git.example.com/4.2' });
     await annotate({ text: 'of another day', time: FROM - 1 });
     await demo.enter(`/console/?${FIXED}&tz=%2B00:00`);
-    const line = demo.page.locator('.annotation', { hasText: markup });
+    // In the timeline; the chart of responses has it, too.
+    const line = demo.page.locator('.annotation', { hasText: markup }).first();
     // Its text appears last, when the chart is in place.
     await line.waitFor();
-    const [mark, chart] = [await line.boundingBox(), await demo.page.locator('.chart').boundingBox()];
+    const [mark, chart] = [await line.boundingBox(), await demo.page.locator('.chart').first().boundingBox()];
     const place = ((mark?.x ?? 0) - (chart?.x ?? 0)) / (chart?.width ?? 1);
     expect(Math.round(place * 10)).toBe(5);
     expect(await demo.page.getByText('of another day').count()).toBe(0);
