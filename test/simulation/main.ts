@@ -23,9 +23,9 @@ const report = await simulate({ seed, years, ...(eventsMax && { eventsMax }), ..
 print(report, (performance.now() - startedAt) / 1_000);
 if (report.failure !== null) {
   console.log(`\nFAILED after ${report.events} events: ${text(report.failure)}`);
-  const shortest = trace ? null : await shortestFailure(seed, report.events);
+  const shortest = trace ? null : await shortestFailure(seed, report.eventsToRepeat);
   if (shortest) console.log(`shortest failure found: ${shortest.events} events: ${text(shortest.failure)}`);
-  const events = shortest?.events ?? report.events;
+  const events = (shortest ?? report).eventsToRepeat;
   console.log(`to repeat it: npm run simulate -- --seed ${seed} --events ${events} --trace`);
   process.exitCode = 1;
 }

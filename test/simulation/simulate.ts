@@ -41,6 +41,8 @@ export async function simulate({ seed, years, eventsMax, trace }: RunOptions) {
     lines: world.ledger.written,
     steps: world.scheduler.steps,
     ...world.counts,
+    // A run of this many events is the same up to here: what fails between two events needs the next one.
+    eventsToRepeat: world.counts.events + (world.counts.events === eventsMax ? 0 : 1),
     reached,
     digest,
     failure,
@@ -60,7 +62,7 @@ export async function shortestFailure(
     const report = await simulate({ seed, years: Number.POSITIVE_INFINITY, eventsMax });
     if (report.failure === null) passes = eventsMax;
     else {
-      fails = Math.min(eventsMax, report.events);
+      fails = Math.min(eventsMax, report.eventsToRepeat);
       shortest = report;
     }
   }

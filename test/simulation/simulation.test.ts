@@ -26,8 +26,8 @@ const CORE: readonly RareState[] = [
   'tail.resumed',
 ];
 
-function expectNoFailure({ seed, events, failure }: Report): void {
-  const command = `npm run simulate -- --seed ${seed} --events ${events}`;
+function expectNoFailure({ seed, eventsToRepeat, failure }: Report): void {
+  const command = `npm run simulate -- --seed ${seed} --events ${eventsToRepeat}`;
   console.log(`to repeat this simulation: ${command}`);
   if (failure !== null) throw new Error(`failed. To repeat it: ${command} --trace`, { cause: failure });
 }
