@@ -226,7 +226,7 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     'store/minutes.ts',
     'isSame ? FIRST_CODE : FIRST_WAF_CODE',
     'FIRST_CODE',
-    lmdb('response codes and their classes add up'),
+    lmdb('equals the oracle for any events'),
   ),
   mutant(
     'codes-without-code-lost',

@@ -113,6 +113,43 @@ export function durabilityTests({ create, runs }: DurableSuite): void {
     await destroy();
   });
 
+  test('error pages keep their bounds if batches have lost some, and there are more than fit', async () => {
+    const { store, destroy } = await create(() => NOW);
+    const [id = ''] = await addHosts(store, 'p');
+    const truth = new Map<string, number>();
+    const hour = Math.floor(NOW / HOUR_MS);
+    const random = fc.sample(fc.nat(200), { numRuns: 40 * 50, seed: 6 });
+    for (let i = 0; i < 40; i++) {
+      const hostId = i % 2 ? id : null;
+      const counts = new Map<string, number>();
+      for (const n of random.slice(50 * i, 50 * (i + 1))) {
+        const path = `/${Math.min(n, (n * n) % 71)}`;
+        counts.set(path, (counts.get(path) ?? 0) + 1);
+        truth.set(`${hostId} ${path}`, (truth.get(`${hostId} ${path}`) ?? 0) + 1);
+      }
+      // As in Misra and Gries, all lose one.
+      const paths = new Map([...counts].filter(([, n]) => n > 1).map(([path, n]) => [path, n - 1]));
+      const pages = [{ hour, hostId, code: 0, paths, lost: counts.size, error: 1 }];
+      const events = [{ ...drawnAt(NOW), count: 50, status: 404, hostId }];
+      await store.append({ ...batch('p', [], []), events, pages });
+    }
+    const range = { from: NOW, to: NOW + 1, limit: 1_000 };
+    for (const hosts of [undefined, [id]]) {
+      const query = { project: 'p', list: 'pages' as const, hosts, ...range };
+      const list = await store.top({ ...query, codes: [404] });
+      expect(list).toMatchObject({ attacks: hosts ? 1_000 : 2_000, distinctIs: 'minimum' });
+      expect(list.error).toBeLessThanOrEqual(20 + 2_000 / 33);
+      const found = new Map(list.items.map((item) => [`${item.hostId} ${item.key}`, item]));
+      for (const [key, count] of hosts ? [...truth].filter(([each]) => each.startsWith(id)) : truth) {
+        const item = found.get(key) ?? { count: 0, error: list.error };
+        expect(item.count).toBeLessThanOrEqual(count);
+        expect(item.count + item.error).toBeGreaterThanOrEqual(count);
+      }
+      expect((await store.top({ ...query, codes: [500] })).attacks).toBe(0);
+    }
+    await destroy();
+  });
+
   test('a flood of values is bounded, and does not hide the top attacker', async () => {
     const { store, destroy } = await create(() => NOW, { topKeys: 100 });
     const details = (source: string) => ({ source, url: `/${source}` });

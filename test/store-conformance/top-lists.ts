@@ -4,16 +4,7 @@ import { expect, test } from 'vitest';
 import { copyProject, differences } from '../../packages/server/src/store/copy.ts';
 import { HOUR_MS, type Store, wholeHours } from '../../packages/server/src/store/store.ts';
 import { memoryStore } from '../memory-store.ts';
-import {
-  addHosts,
-  attackWithDetails,
-  batch,
-  drawnAt,
-  expectSameTopLists,
-  NOW,
-  pick,
-  randomTopQuery,
-} from './data.ts';
+import { addHosts, attackWithDetails, batch, expectSameTopLists, NOW, pick, randomTopQuery } from './data.ts';
 import type { Suite } from './suite.ts';
 
 export function topListTests({ fresh, destroyAll, runs }: Suite): void {
@@ -74,52 +65,6 @@ export function topListTests({ fresh, destroyAll, runs }: Suite): void {
       ),
       { numRuns: runs(60) },
     );
-  });
-
-  test('error pages keep their bounds if batches have lost some, and there are more than fit', async () => {
-    const { store } = await fresh();
-    const [hostId = ''] = await addHosts(store, 'p');
-    const truth = new Map<string, number>();
-    const hour = Math.floor(NOW / HOUR_MS);
-    const random = fc.sample(fc.nat(200), { numRuns: 40 * 50, seed: 6 });
-    for (let i = 0; i < 40; i++) {
-      const counts = new Map<string, number>();
-      for (const n of random.slice(50 * i, 50 * (i + 1))) {
-        const path = `/${Math.min(n, (n * n) % 71)}`;
-        counts.set(path, (counts.get(path) ?? 0) + 1);
-        truth.set(path, (truth.get(path) ?? 0) + 1);
-      }
-      // As in Misra and Gries, all lose one.
-      const paths = new Map([...counts].filter(([, n]) => n > 1).map(([path, n]) => [path, n - 1]));
-      const pages = [{ hour, hostId: i % 2 ? hostId : null, code: 0, paths, lost: counts.size, error: 1 }];
-      const events = [{ ...drawnAt(NOW), count: 50, status: 404, hostId: i % 2 ? hostId : null }];
-      await store.append({ ...batch('p', [], []), events, pages });
-    }
-    const query = {
-      project: 'p',
-      list: 'pages',
-      codes: [404],
-      limit: 1_000,
-      from: NOW,
-      to: NOW + 1,
-    } as const;
-    const list = await store.top(query);
-    expect(list).toMatchObject({ attacks: 2_000, distinctIs: 'minimum' });
-    expect(list.error).toBeLessThanOrEqual(2_000 / 10);
-    const found = new Map<string, { count: number; error: number }>();
-    for (const { key, count, error } of list.items) {
-      const { count: others = 0, error: otherError = 0 } = found.get(key) ?? {};
-      found.set(key, { count: others + count, error: otherError + error });
-    }
-    // The same path with and without a host is two items.
-    for (const [path, count] of truth) {
-      const item = found.get(path) ?? { count: 0, error: 0 };
-      expect(count).toBeGreaterThanOrEqual(item.count);
-      expect(count).toBeLessThanOrEqual(item.count + Math.max(item.error, 2 * list.error));
-    }
-    expect((await store.top({ ...query, codes: [500] })).attacks).toBe(0);
-    const [ofHost] = (await store.top({ ...query, hosts: [hostId] })).items;
-    expect(ofHost).toMatchObject({ hostId });
   });
 
   test('top lists cover whole hours, from the first one that begins at or after the horizon', async () => {

@@ -301,6 +301,8 @@ export class TopMerge {
   /** Whether it is unknown how many values with the selected categories a slice has lost. */
   #hasUnknown = false;
   #error = 0;
+  /** Errors of slices with a prefix, by prefix: they affect only its values. */
+  readonly #errors = new Map<string, number>();
   #attacks = 0;
   /** The approximate memory, for caches. */
   bytes = 0;
@@ -328,7 +330,8 @@ export class TopMerge {
       }
       if (count > 0) this.#addItem(reader.key(), count, error - Math.min(reader.error, lost));
     }
-    this.#error += error;
+    if (prefix === '') this.#error += error;
+    else if (error > 0) this.#errors.set(prefix, error + (this.#errors.get(prefix) ?? 0));
     if (this.#items.size > 2 * this.#keysMax) yield* this.#evict();
   }
 
@@ -421,7 +424,10 @@ export class TopMerge {
     list: AnyListName,
     limit: number,
   ): Generator<void, Omit<TopList, 'from' | 'to' | 'shortened'>> {
-    const error = this.#error + tail.#error;
+    const common = this.#error + tail.#error;
+    const ofPrefix = (prefix: string) => (this.#errors.get(prefix) ?? 0) + (tail.#errors.get(prefix) ?? 0);
+    const prefixes = new Set([...this.#errors.keys(), ...tail.#errors.keys()]);
+    const error = [...prefixes].reduce((most, prefix) => Math.max(most, common + ofPrefix(prefix)), common);
     const countOf = (key: string) => (this.#items.get(key)?.count ?? 0) + (tail.#items.get(key)?.count ?? 0);
     const ranking = new Ranking(limit);
     let [n, kept] = [0, this.#items.size];
@@ -433,7 +439,8 @@ export class TopMerge {
     for (const key of yield* this.#firstBesides(tail, limit)) ranking.add(key, countOf(key));
     const items = ranking.keys().map((key): TopItem => {
       const slack = (this.#items.get(key)?.slack ?? 0) + (tail.#items.get(key)?.slack ?? 0);
-      return { ...toItem(list, key), count: countOf(key), error: error - slack };
+      const ownError = common + ofPrefix(key.slice(0, key.indexOf(' ') + 1));
+      return { ...toItem(list, key), count: countOf(key), error: ownError - slack };
     });
     const distinct = yield* this.#distinct(tail, kept);
     return { attacks: this.#attacks + tail.#attacks, ...distinct, error, items };
