@@ -43,7 +43,7 @@ const COMPLETIONS: readonly (readonly [line: string, completions: string[]])[] =
   ['wafstat events --action ', ['block', 'log']],
   ['wafstat user add --role ', ['admin', 'ingest', 'reader']],
   ['wafstat user add --access ', ['both', 'console', 'programmatic']],
-  ['wafstat top ', ['countries', 'networks', 'rules', 'sources', 'urls']],
+  ['wafstat top ', ['countries', 'networks', 'pages', 'rules', 'sources', 'urls']],
 ];
 
 test('bash completes commands, options and values, and files otherwise', async () => {
