@@ -24,11 +24,13 @@ describeDemo('annotations', (demo) => {
     const id = await annotate({ text: markup, time: NOON, link: 'https://git.example.com/4.2' });
     await annotate({ text: 'of another day', time: FROM - 1 });
     await demo.enter(`/console/?${FIXED}&tz=%2B00:00`);
-    // In the timeline; the chart of responses has it, too.
-    const line = demo.page.locator('.annotation', { hasText: markup }).first();
+    const line = demo.page.locator('.timeline .annotation', { hasText: markup });
     // Its text appears last, when the chart is in place.
     await line.waitFor();
-    const [mark, chart] = [await line.boundingBox(), await demo.page.locator('.chart').first().boundingBox()];
+    const [mark, chart] = [
+      await line.boundingBox(),
+      await demo.page.locator('.timeline .chart').boundingBox(),
+    ];
     const place = ((mark?.x ?? 0) - (chart?.x ?? 0)) / (chart?.width ?? 1);
     expect(Math.round(place * 10)).toBe(5);
     expect(await demo.page.getByText('of another day').count()).toBe(0);
@@ -62,7 +64,10 @@ describeDemo('annotations', (demo) => {
   test('a click on the line opens the same; filters apply, and a deleted annotation says so', async () => {
     const id = await annotate({ text: 'rules', time: TO - HOUR_MS });
     await demo.enter(`/console/?${FIXED}&action=block`);
-    await demo.page.getByTitle(/^rules, /).click();
+    await demo.page
+      .locator('.timeline')
+      .getByTitle(/^rules, /)
+      .click();
     await drawer().getByText('Requests are not filtered').waitFor();
     expect(await drawer().getByRole('row', { name: 'Requests' }).count()).toBe(0);
     expect((await cells('Blocked')).slice(0, 2)).toEqual(['100.0%', '100.0%']);

@@ -589,7 +589,7 @@ describeDemo('selection', (demo) => {
     await expect.poll(() => tooltip.textContent()).toContain('12:10 – 12:11');
     expect(await tooltip.locator('.sum.requests b').textContent()).toBe(String(requests[10]?.num));
     expect(await tooltip.locator('.sum.attacks b').textContent()).toBe(String(attacks[10]?.num));
-    await demo.page.locator('.chart').focus();
+    await demo.page.locator('.timeline .chart').focus();
     await demo.page.keyboard.press('ArrowRight');
     await expect.poll(() => tooltip.textContent()).toContain('12:11 – 12:12');
     await demo.page.keyboard.press('Shift+ArrowRight');
