@@ -195,11 +195,11 @@ describeDemo('the attacks', (demo) => {
     await demo.enter(`/console/?${FIXED}&by=action`);
     const { items } = await demo.api.getJson<TopList>(`waf/overviews/attack/action-types?${FIXED}`);
     const count = (key: string) => items.find((item) => item.key === key)?.num.toLocaleString('en');
-    expect(await demo.page.locator('.legend .key').allTextContents()).toEqual([
+    expect(await demo.page.locator('.timeline .legend .key').allTextContents()).toEqual([
       `Blocked${count('block')}`,
       `Only detected${count('log')}`,
     ]);
-    await demo.page.locator('.legend').getByText('Blocked').click();
+    await demo.page.locator('.timeline .legend').getByText('Blocked').click();
     await expect.poll(() => filters('action')).toEqual(['block']);
     await expect.poll(() => demo.figure('attacks')).toBe(count('block'));
   });

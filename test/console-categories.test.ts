@@ -142,14 +142,14 @@ describeDemo('the attacks by category', (demo) => {
   test('each host has a line, and a click on one shows only this host', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByText('By host').click();
-    await expect.poll(() => demo.page.locator('.legend .key').count()).toBe(6);
+    await expect.poll(() => demo.page.locator('.timeline .legend .key').count()).toBe(6);
     const ids = await demo.api.hostIds();
-    const legend = await demo.page.locator('.legend .key').allTextContents();
+    const legend = await demo.page.locator('.timeline .legend .key').allTextContents();
     for (const [hostname, id] of ids) {
       const { requests } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
       expect(legend).toContain(`${hostname}${sum(requests).toLocaleString('en')}`);
     }
-    await demo.page.locator('.legend').getByText('blog.example.com').click();
+    await demo.page.locator('.timeline .legend').getByText('blog.example.com').click();
     await chip('Host: blog.example.com').waitFor();
     expect(demo.page.url()).toContain('by=host');
   });

@@ -550,7 +550,7 @@ describeDemo('selection', (demo) => {
     await demo.page
       .getByRole('button', { name: 'Not category: Cross-site scripting. Remove the filter' })
       .waitFor();
-    expect(await demo.page.locator('.legend .key').allTextContents()).toEqual([
+    expect(await demo.page.locator('.timeline .legend .key').allTextContents()).toEqual([
       `www.example.com${requests.toLocaleString('en')}`,
     ]);
   });
