@@ -50,7 +50,7 @@ describeDemo('responses', (demo) => {
     expect(await legend()).toEqual(await classes(`${FIXED}&hosts=${host}`));
     await demo.page.goto(`/console/?${FIXED}&action=log`);
     await demo.loaded();
-    await panel().getByText('Responses are not filtered, so they are not shown').waitFor();
+    await panel().getByText('Hidden: filters select attacks, not responses').waitFor();
     expect(await pages().count()).toBe(0);
   });
 

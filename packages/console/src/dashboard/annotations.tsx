@@ -91,7 +91,7 @@ function Comparison({ annotation: { time, text, link } }: { annotation: Annotati
             </div>
             <Button
               onClick={() =>
-                go({ selectedRange: { from: time - lengthMs, to: time + lengthMs }, open: null })
+                go({ selectedRange: { from: Math.max(0, time - lengthMs), to: time + lengthMs }, open: null })
               }
             >
               Show this range
@@ -166,7 +166,7 @@ async function readPeriods(
   lengthMs: number,
   signal: AbortSignal,
 ): Promise<{ firstSeen: number | null; rows: Row[] }> {
-  const edges = [time - lengthMs, time, time + lengthMs];
+  const edges = [Math.max(0, time - lengthMs), time, time + lengthMs];
   const kept = keptFilters(filters);
   const isFiltered = kept.length > 0;
   const query = { edges, hosts, filters: kept, hasResponses: !isFiltered, signal };

@@ -51,7 +51,7 @@ export function ResponsesPanel({ now, annotations, failure }: ResponsesPanelProp
       failure={failure}
       extras={
         isFiltered ? (
-          <span class="hint">Responses are not filtered, so they are not shown</span>
+          <span class="hint">Hidden: filters select attacks, not responses</span>
         ) : (
           <span class="hint">{bandwidthText(now)}</span>
         )

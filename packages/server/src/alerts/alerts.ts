@@ -139,7 +139,9 @@ export class Evaluator {
       const opened = await this.#incidents.open(alert, await facts());
       if (opened) this.#log(alert, opened, 'incident opened');
     } else if (!isOpen && incident !== null) {
-      await this.#incidents.close(incident, until, await this.#total(alert, incident, until));
+      // Late events can change which bursts there were.
+      const end = Math.max(until, incident.since);
+      await this.#incidents.close(incident, end, await this.#total(alert, incident, end));
       this.#log(alert, incident, 'incident closed');
     }
   }

@@ -36,6 +36,7 @@ import {
   option,
   PROJECT,
   required,
+  type Source,
   text,
   timestamp,
   type Values,
@@ -117,17 +118,15 @@ const addAlert = subcommand(
       alertAllowPrivate: ALERT_OPTIONS.alertAllowPrivate,
       json: JSON_OUTPUT,
     },
-    check: (values) => ruleProblems(values),
+    check: (values, source) => ruleProblems(values, source),
     run: ({ project, webhook, mail, alertAllowPrivate = false, json, ...values }, [name = ''], io) =>
       withInstallation(values, io, async ({ identity: { administration }, store }) => {
         const { id } = administration.projectNamed(project);
         const fields = { name, rule: ruleOf(values), ...(mail === undefined ? { webhook } : { mail }) };
         const { alert, secret } = await administration.addAlert(id, parsed(fields, alertAllowPrivate));
-        const { host, silent } = values;
-        if (
-          host !== undefined &&
-          !(await store.hosts(id)).some(({ hostname }) => hostname === host.toLowerCase())
-        )
+        const { silent } = values;
+        const host = 'host' in alert.rule ? alert.rule.host : undefined;
+        if (host !== undefined && !(await store.hosts(id)).some(({ hostname }) => hostname === host))
           warn(io, `no log has named the host ${host} yet: the alert is for later ones`);
         if (silent !== undefined && !(await store.sources(id)).some((source) => source.name === silent))
           warn(io, `there is no log source ${silent} yet: the alert waits for its first lines`);
@@ -287,8 +286,10 @@ function parsed(fields: object, allowPrivate: boolean) {
 
 function ruleProblems(
   values: RuleValues & { webhook?: string | undefined; mail?: string | undefined },
+  source: Source<typeof RULE_OPTIONS>,
 ): string[] {
-  const kinds = KINDS.filter((name) => values[name] !== undefined);
+  // Also those with an invalid value, about which there is another message.
+  const kinds = KINDS.filter((name) => source(name) !== undefined);
   const flags = KINDS.map((name) => `--${name}`).join(', ');
   const problems = kinds.length === 1 ? [] : [`choose one of ${flags}`];
   if ((values.webhook === undefined) === (values.mail === undefined))

@@ -131,7 +131,8 @@ function annotationIn(body: unknown, now: () => number): NewAnnotation {
     throw malformed(`there is no field '${unknown.slice(0, 64)}': use text, time, link`);
   const time = valueAt(fields, 'time') ?? now();
   if (typeof time !== 'number') throw malformed('time must be a number of milliseconds since the epoch');
-  return { time, text: textAt(fields, 'text'), link: optionalTextAt(fields, 'link') ?? null };
+  const link = valueAt(fields, 'link') === null ? null : (optionalTextAt(fields, 'link') ?? null);
+  return { time, text: textAt(fields, 'text'), link };
 }
 
 function item({ id, time, text, link }: Annotation) {

@@ -704,7 +704,7 @@ function checkAnnotation({ time, text, link }: NewAnnotation): void {
     throw new IdentityError(
       'time must be a whole number of milliseconds since the epoch, up to the year 9999',
     );
-  if (text.trim() === '' || text.length > ANNOTATION_LENGTH_MAX || hasInvisible(text))
+  if (text.trim() === '' || [...text].length > ANNOTATION_LENGTH_MAX || hasInvisible(text))
     throw new IdentityError(
       `text must have 1 to ${ANNOTATION_LENGTH_MAX} characters, without invisible characters`,
     );

@@ -1,9 +1,13 @@
 /** What the log says about responses: their codes, and the bytes of requests and responses. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RESPONSE_CODES } from '../event.ts';
-import type { Store, TimeRange } from '../store/store.ts';
+import { QueryTooLarge, type Store, type TimeRange } from '../store/store.ts';
 import { type GridQuery, gridOf, type Points } from './points-cache.ts';
 
 const MINUTE_MS = 60_000;
+
+/** Of all codes together: 7 MB. Sites have about 20 codes; only an attacker writes logs with hundreds. */
+const CODE_POINTS_MAX = 150_000;
 
 /** The points of each code that occurs, ascending; requests without a code are the last, under `none`. */
 export async function codePoints(
@@ -16,6 +20,8 @@ export async function codePoints(
   const rows = isUpstream ? 'upstreamCodes' : 'codes';
   const all = await store.count({ project, hosts, edges, rows });
   const occurring = [...all.entries()].filter(([, counts]) => counts.some((count) => count > 0));
+  if (occurring.length * edges.length > CODE_POINTS_MAX)
+    throw new QueryTooLarge(`list the points of ${occurring.length} response codes`);
   return {
     edges,
     counts: occurring.map(([, counts]) => counts),
@@ -56,8 +62,8 @@ async function averageRates(count: CountBytes, edges: readonly number[]): Promis
   );
 }
 
-/** How many minutes one query counts. */
-const MINUTES_MAX = 50_000;
+/** How many minutes are counted at once: a week. Others take their turn in between. */
+const MINUTES_MAX = 10_080;
 
 async function peakRates(count: CountBytes, edges: readonly number[]): Promise<Float64Array[]> {
   const peaks = BANDWIDTH_KEYS.map(() => new Float64Array(edges.length - 1));
@@ -65,6 +71,9 @@ async function peakRates(count: CountBytes, edges: readonly number[]): Promise<F
   let point = 0;
   for (let start = edges[0] ?? 0; start < end; start += MINUTES_MAX * MINUTE_MS) {
     const length = Math.min(MINUTES_MAX, (end - start) / MINUTE_MS);
+    await nextTurn();
+    const totals = await count([start, start + length * MINUTE_MS]);
+    if (totals.every(([bytes]) => bytes === 0)) continue;
     const minutes = Array.from({ length: length + 1 }, (_, i) => start + i * MINUTE_MS);
     const bytes = withSum(await count(minutes));
     for (let i = 0; i < length; i++) {

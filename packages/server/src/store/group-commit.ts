@@ -79,14 +79,16 @@ const MINUTE_MS = 60_000;
 const MINUTE_WEIGHT = 24;
 /** To decode and write the top lists of a host in an hour of a flood. */
 const LISTS_WEIGHT = 1_000;
+/** To do so for the short list of error pages of a host, hour and code. */
+const PAGES_WEIGHT = 200;
 const ATTACK_WEIGHT = 5;
 const FLAGGED_WEIGHT = 25;
 
 /** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
-export function weighBatch({ events }: Pick<Batch, 'events'>): number {
+export function weighBatch({ events, pages = [] }: Pick<Batch, 'events' | 'pages'>): number {
   const minutes = new Map<string | null, number>();
   const hours = new Map<string | null, number>();
-  let weight = events.length;
+  let weight = events.length + pages.length * PAGES_WEIGHT;
   for (const { time, hostId, details, flagged } of events) {
     if (isNew(minutes, hostId, Math.floor(time / MINUTE_MS))) weight += MINUTE_WEIGHT;
     if (flagged !== undefined) weight += FLAGGED_WEIGHT;
