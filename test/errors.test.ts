@@ -34,7 +34,7 @@ const LISTS = [
   'waf/map/threat',
 ];
 /** Paths of the API family for which there is no data. */
-const NOT_KEPT = ['waf/async-job/1', 'waf/security-report/subscriptions'];
+const NOT_KEPT = ['waf/async-job/1', 'waf/security-reports/1'];
 const PATHS = [...QUERIES.map((path) => `${path}?from=0&to=1`), ...LISTS, ...NOT_KEPT];
 const TEN_YEARS_MS = Date.UTC(2026, 0, 1) - Date.UTC(2016, 0, 1);
 const DAY_MS = 86_400_000;

@@ -160,6 +160,43 @@ test('thresholds appear in the form of the API family', async () => {
   });
 });
 
+test('weekly reports appear in the form of the API family', async () => {
+  const rule = { kind: 'report', at: 'Mon 13:00' };
+  const { body: alert } = await call('admin', 'POST', '', { name: 'week', rule, mail: 'ops@example.com' });
+  await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
+  const read = async (name: string) => {
+    const url = `/v1/${project}/waf/security-report/${name}`;
+    const response = await app.inject({ url, headers: { 'X-Auth-Token': tokens.get('reader') ?? '' } });
+    checkDocumented('GET', url, response.statusCode, response.body);
+    return response.json();
+  };
+  const subscription = {
+    subscription_id: alert.id,
+    report_name: 'week',
+    report_category: 'weekly_report',
+    sending_period: 'afternoon',
+    is_report_created: false,
+  };
+  expect(await read('subscriptions')).toEqual({ total: 1, items: [subscription] });
+  for (const name of ['history-periods', 'sending-records'])
+    expect(await read(name)).toEqual({ total: 0, items: [] });
+  const [record] = identity.alerts.alertsOf(project).filter(({ name }) => name === 'week');
+  const incidents = new Incidents(identity.alerts, () => NOW);
+  await incidents.lead();
+  const incident = record && (await incidents.addReport(record, NOW));
+  const period = {
+    report_id: incident?.id,
+    subscription_id: alert.id,
+    stat_period: { begin_time: NOW - 7 * 86_400_000, end_time: NOW },
+  };
+  expect(await read('history-periods')).toEqual({ total: 1, items: [period] });
+  expect((await read('sending-records')).total).toBe(0);
+  if (!record || !incident) throw new Error('there is no report');
+  await incidents.finish({ alert: record, incident, event: 'report' }, null);
+  const sent = { ...period, report_name: 'week', report_category: 'weekly_report', sending_time: NOW };
+  expect(await read('sending-records')).toEqual({ total: 1, items: [sent] });
+});
+
 test('the typed client manages alerts', async () => {
   const address = await app.listen({ port: 0, host: '127.0.0.1' });
   const client = createClient({

@@ -6,6 +6,7 @@ import { malformed } from '../errors.ts';
 import { CATEGORIES } from '../event.ts';
 import type { RequestIdentity } from '../identity/identity.ts';
 import type { Alert, Incident } from '../identity/records.ts';
+import { DAY_MS } from '../statistics/grid.ts';
 import { administer } from './auth/actor.ts';
 import { parseJson } from './auth/json-body.ts';
 import { checkNames, parsePage, queryOf } from './query.ts';
@@ -81,6 +82,12 @@ const INCIDENT = object({
   rule: nullable('string', 'Rule that matched the most attacks.'),
   deliveries: array(DELIVERY),
 });
+
+const PAGE_PARAMETERS = {
+  offset: integer('Number of items to skip.'),
+  limit: integer('Maximum number of items, 1 to 1,000. Default: 1,000.'),
+};
+const DAY_MINUTES = 1_440;
 
 export function alertRoutes({ administration, alerts }: RequestIdentity, allowPrivate: boolean): Route[] {
   const item = (alert: Alert) => ({
@@ -166,10 +173,7 @@ export function alertRoutes({ administration, alerts }: RequestIdentity, allowPr
         tags: ['alerts'],
         summary: `List the incidents of the project, newest first: the last ${INCIDENTS_KEPT} of each alert`,
         params: PROJECT_PATH,
-        querystring: partialObject({
-          offset: integer('Number of incidents to skip.'),
-          limit: integer('Maximum number of incidents, 1 to 1,000. Default: 1,000.'),
-        }),
+        querystring: partialObject(PAGE_PARAMETERS),
         response: ok(
           'One page of incidents.',
           object({ total: integer('Number of incidents on all pages.'), items: array(INCIDENT) }),
@@ -239,6 +243,114 @@ export function vendorAlertRoute(alertsOf: (project: string) => readonly Alert[]
       return { total: items.length, items };
     },
   };
+}
+
+const WEEK_MS = 7 * DAY_MS;
+const QUARTERS = ['morning', 'noon', 'afternoon', 'evening'];
+const WEEKLY = string('Always `weekly_report`.');
+const PERIOD_FIELDS = {
+  report_id: string('Report ID.'),
+  subscription_id: string('ID of the alert that sends it.'),
+  stat_period: object({
+    begin_time: integer('Start of the week, in milliseconds since the epoch.'),
+    end_time: integer('End of the week; it is not part of it.'),
+  }),
+};
+const SENT = object({
+  ...PERIOD_FIELDS,
+  report_name: string('Name of the alert.'),
+  report_category: WEEKLY,
+  sending_time: integer('When the mail was accepted, in milliseconds since the epoch.'),
+});
+const SUBSCRIPTION = object({
+  subscription_id: string('ID of the alert.'),
+  report_name: string('Name of the alert.'),
+  report_category: WEEKLY,
+  sending_period: string('Quarter of the day.', { enum: QUARTERS }),
+  is_report_created: { type: 'boolean', description: 'Whether one has been recorded.' },
+});
+
+/** The reports of the API family are alerts of the kind `report`. */
+export function vendorReportRoutes(
+  alertsOf: (project: string) => readonly Alert[],
+  incidentsOf: (alert: string) => readonly Incident[],
+): Route[] {
+  const reportsOf = (project: string) =>
+    alertsOf(project)
+      .flatMap((alert) =>
+        alert.rule.kind === 'report' ? incidentsOf(alert.id).map((incident) => ({ alert, incident })) : [],
+      )
+      .sort((a, b) => b.incident.since - a.incident.since);
+  const periodOf = ({ alert, incident: { id, since } }: ReturnType<typeof reportsOf>[number]) => ({
+    report_id: id,
+    subscription_id: alert.id,
+    stat_period: { begin_time: since - WEEK_MS, end_time: since },
+  });
+  const list = (
+    name: string,
+    operationId: string,
+    summary: string,
+    item: Readonly<Record<string, unknown>>,
+    read: (project: string) => object[],
+  ): Route => ({
+    method: 'GET',
+    url: `/v1/:project_id/waf/security-report/${name}`,
+    allow: 'reader',
+    schema: {
+      operationId,
+      tags: ['alerts'],
+      summary,
+      params: PROJECT_PATH,
+      querystring: partialObject(PAGE_PARAMETERS),
+      response: ok('One page.', object({ total: integer('Number on all pages.'), items: array(item) })),
+    },
+    async handler(request) {
+      const { skip, size } = parsePage(queryOf(request));
+      const all = read(pathParameter(request, 'project_id'));
+      return { total: all.length, items: all.slice(skip, skip + size) };
+    },
+  });
+  return [
+    list(
+      'subscriptions',
+      'reportSubscriptions',
+      'List the weekly reports in the form of the API family',
+      SUBSCRIPTION,
+      (project) =>
+        alertsOf(project).flatMap(({ id, name, rule }) =>
+          rule.kind === 'report'
+            ? [
+                {
+                  subscription_id: id,
+                  report_name: name,
+                  report_category: 'weekly_report',
+                  sending_period: QUARTERS[Math.floor((rule.minute % DAY_MINUTES) / (DAY_MINUTES / 4))],
+                  is_report_created: incidentsOf(id).length > 0,
+                },
+              ]
+            : [],
+        ),
+    ),
+    list(
+      'history-periods',
+      'reportPeriods',
+      'List the weeks of reports, newest first',
+      object(PERIOD_FIELDS),
+      (project) => reportsOf(project).map(periodOf),
+    ),
+    list('sending-records', 'reportsSent', 'List the reports that were sent, newest first', SENT, (project) =>
+      reportsOf(project).flatMap((report) =>
+        report.incident.deliveries
+          .filter(({ status }) => status === 'delivered')
+          .map(({ at }) => ({
+            ...periodOf(report),
+            report_name: report.alert.name,
+            report_category: 'weekly_report',
+            sending_time: at,
+          })),
+      ),
+    ),
+  ];
 }
 
 function parsed(body: unknown, allowPrivate: boolean) {

@@ -24,7 +24,7 @@ import type { LogStream } from '../log-stream.ts';
 import { serveInTurn } from '../pipelining.ts';
 import { printable } from '../printable.ts';
 import type { Store } from '../store/store.ts';
-import { alertRoutes, vendorAlertRoute } from './alert-routes.ts';
+import { alertRoutes, vendorAlertRoute, vendorReportRoutes } from './alert-routes.ts';
 import { annotationRoutes } from './annotation-routes.ts';
 import { createGuard } from './auth/guard.ts';
 import {
@@ -250,10 +250,12 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { publicUrl } = catalog;
   const { geo } = options.limits;
   const statistics = statisticsRoutes(store, now, admission, { cacheBytes, eventsRole, publicUrl, geo });
-  const vendorAlerts = vendorAlertRoute((project) =>
-    identity.kind === 'local' ? identity.administration.alertsOf(project) : [],
-  );
-  mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store), vendorAlerts]));
+  const alertsOf = (project: string) =>
+    identity.kind === 'local' ? identity.administration.alertsOf(project) : [];
+  const incidentsOf = (alert: string) =>
+    identity.kind === 'local' ? identity.alerts.incidentsOf(alert) : [];
+  const vendorRoutes = [vendorAlertRoute(alertsOf), ...vendorReportRoutes(alertsOf, incidentsOf)];
+  mount(app, alsoForSessions([...statistics, ...inventoryRoutes(store), ...vendorRoutes]));
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null));

@@ -162,10 +162,7 @@ export function inventoryRoutes(store: Store): Route[] {
 export const NOT_KEPT = {
   'POST /v1/:project_id/waf/event/job/export': 'exports of events',
   'GET /v1/:project_id/waf/async-job/:job_id': 'exports of events',
-  'GET /v1/:project_id/waf/security-report/subscriptions': 'reports',
-  'GET /v1/:project_id/waf/security-report/history-periods': 'reports',
-  'GET /v1/:project_id/waf/security-report/sending-records': 'reports',
-  'GET /v1/:project_id/waf/security-reports/:report_id': 'reports',
+  'GET /v1/:project_id/waf/security-reports/:report_id': 'the content of reports',
 };
 
 /** A 404 like that of any unknown path, but with the reason. */
