@@ -111,3 +111,17 @@ test.each(['cloudfront.log', 'iis.log'])('every request of %s has a code', (name
   expect(codes.length).toBeGreaterThan(0);
   expect(codes).not.toContain(undefined);
 });
+
+test.each([
+  ['access-json', { method: 'GET', uri: '/x', status: 200, count: 3 }],
+  ['access-json', { request: 'GET /x HTTP/1.1', status: 200, count: 3 }],
+  ['access-json', { http: { request: { method: 'GET' } }, status: 200, count: 3 }],
+  ['access-json', { time: undefined, msec: 1_765_358_732.1, status: 200, count: 3 }],
+  ['events', { status: 404, url: '/x', count: 3 }],
+  ['events', { status: 200, upstream_status: 200, bytes_in: 1, bytes_out: 2, count: 3 }],
+])('%s has the number `count`: %j', (format, fields) => {
+  const line = json({ time: '2025-12-10T09:25:32Z', host: 'a', ...fields });
+  const [parsed] = createReader({ format: 'auto' }).read(line, 0);
+  const count = format === 'events' ? 3 : 1;
+  expect(parsed).toMatchObject({ kind: 'record', record: { status: fields.status, count } });
+});
