@@ -75,6 +75,16 @@ test.each([
     [200, 0, 1],
   ],
   ['events', json({ time: 1_765_358_732_000, host: 'a' }), []],
+  [
+    'events',
+    json({ time: 1_765_358_732_000, count: 2, bytes_in: 2 ** 41, bytes_out: 2 ** 41 + 1 }),
+    [undefined, undefined, 2 ** 41],
+  ],
+  [
+    'events',
+    json({ time: 1_765_358_732_000, count: 1_000_000, bytes_in: 2 ** 53 - 1, bytes_out: 2 ** 53 }),
+    [undefined, undefined, 2 ** 53 - 1],
+  ],
 ])('%s: %s', (_, line, expected) => {
   expect(responsesOf([line])).toEqual([Array.from({ length: 5 }, (__, i) => expected[i])]);
 });
