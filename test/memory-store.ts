@@ -688,7 +688,9 @@ function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[]
 }
 
 function countRows(points: Event[][], rows: RowsName): Float64Array[] {
-  return ROWS[rows].map((row) => perPoint(points, row, sum));
+  return ROWS[rows].map((row) =>
+    perPoint(points, row, (events) => Math.min(sum(events), Number.MAX_SAFE_INTEGER)),
+  );
 }
 
 /** A number per point, from the events that count in the row. */

@@ -203,8 +203,8 @@ export const STORE_MUTANTS: readonly Mutant[] = [
   mutant(
     'cells-peaks-added',
     'store/cells.ts',
-    'total = keepsLarger ? Math.max(total, addition) : total + addition;',
-    'total += addition;',
+    'total = addCount(series, total, counts[next++] ?? 0);',
+    'total += counts[next++] ?? 0;',
     cells('larger peak of a cell'),
   ),
   mutant(
@@ -217,8 +217,8 @@ export const STORE_MUTANTS: readonly Mutant[] = [
   mutant(
     'minutes-peaks-added',
     'store/minutes.ts',
-    'isPeak(series) ? Math.max(known, total) : known + total',
-    'known + total',
+    'addCount(series, cells.get(code) ?? 0, total)',
+    '(cells.get(code) ?? 0) + total',
     lmdb('busiest seconds equal the oracle'),
   ),
   mutant(

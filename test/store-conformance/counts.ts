@@ -266,6 +266,29 @@ export function countTests({ fresh, runs }: Suite): void {
     );
   });
 
+  test('sums of bytes stay at the largest exact number, and the hour still counts', async () => {
+    const { store } = await fresh();
+    const oracle = memoryStore(() => NOW);
+    const ids = await addHosts(store, 'p');
+    await addHosts(oracle, 'p');
+    const hour = Math.floor(NOW / 3_600_000) * 3_600_000 - 3_600_000;
+    const bytesIn = Number.MAX_SAFE_INTEGER;
+    const huge = { ...drawnAt(hour), request: true, bytesIn, bytesOut: 2 ** 53 - 5 };
+    const small = { ...drawnAt(hour), request: true, bytesIn: 17, bytesOut: 3 };
+    for (const events of [
+      [{ ...huge, host: 0 }, small],
+      [{ ...huge, host: 1 }],
+      [{ ...small, time: hour + 60_000 }],
+      [{ ...huge, time: hour + DAY_MS / 24 }],
+    ])
+      for (const each of [store, oracle]) await each.append(batch('p', ids, events));
+    const grids = [60_000, 3_600_000, DAY_MS].map((ms) => [hour, hour + ms, hour + 2 * ms]);
+    const queries = grids.flatMap((grid) => [null, [0], [0, 1]].map((set) => ({ hosts: set, edges: grid })));
+    await expectSameResults(store, oracle, 'p', ids, queries);
+    const [sums] = await store.count({ project: 'p', edges: [hour, hour + DAY_MS], rows: 'traffic' });
+    expect([...sums]).toEqual([Number.MAX_SAFE_INTEGER]);
+  });
+
   test('an event at an edge counts in the point that begins there', async () => {
     const { store } = await fresh();
     await store.append(batch('p', [], [drawnAt(NOW)]));

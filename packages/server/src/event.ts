@@ -109,14 +109,14 @@ export function responseCode(value: string | number | undefined): number | undef
   return Number.isInteger(code) && code >= 100 && code <= 599 ? code : undefined;
 }
 
-/** Larger counts of one record are errors of the log. Sums stay exact. */
+/** More bytes of one request are an error of the log. */
 export const BYTES_MAX = 2 ** 40;
 
-/** A number of bytes from a log; undefined for anything that is none. */
-export function byteCount(value: string | number | undefined): number | undefined {
+/** The bytes of `requests` from a log; undefined for anything that is no number of bytes. */
+export function byteCount(value: string | number | undefined, requests = 1): number | undefined {
   if (value === undefined || (typeof value === 'string' && !/^\d{1,13}$/.test(value))) return undefined;
   const bytes = Number(value);
-  return Number.isInteger(bytes) && bytes >= 0 && bytes <= BYTES_MAX ? bytes : undefined;
+  return Number.isSafeInteger(bytes) && bytes >= 0 && bytes <= BYTES_MAX * requests ? bytes : undefined;
 }
 
 /** How many log records the events stand for. */

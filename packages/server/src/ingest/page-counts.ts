@@ -3,7 +3,7 @@
  * As in Misra and Gries: if there are too many paths, all lose the count of the first one that goes.
  */
 import { attackDetails, remembered } from '../attack-details.ts';
-import { PAGE_CODES, topUrl } from '../event.ts';
+import { PAGE_CODES, TOP_URL_BYTES_MAX, topUrl } from '../event.ts';
 import { type ErrorPages, HOUR_MS, PAGE_KEYS_MAX } from '../store/store.ts';
 
 /** Paths that are counted before the least frequent ones go. */
@@ -70,7 +70,13 @@ export class PageCounts {
 
   addTo(list: Paths, page: string, count: number): void {
     const { counts } = list;
-    counts.set(page, (counts.get(page) ?? 0) + count);
+    // Before anything is evicted: many pages may be one path.
+    const path = isPlain(page) ? page.slice(0, TOP_URL_BYTES_MAX) : pathOf(page);
+    if (path === '') {
+      list.lost += count;
+      return;
+    }
+    counts.set(path, (counts.get(path) ?? 0) + count);
     if (counts.size > PATHS_MAX) shrink(list);
   }
 
@@ -80,14 +86,7 @@ export class PageCounts {
       if (list.counts.size > PAGE_KEYS_MAX) shrink(list);
       const { hour, host, code, counts, lost, error } = list;
       const hostId = list.hostId ?? (host === undefined ? null : idOf(host));
-      const paths = new Map<string, number>();
-      let others = lost;
-      for (const [page, count] of counts) {
-        const path = pathOf(page);
-        if (path === '') others += count;
-        else paths.set(path, (paths.get(path) ?? 0) + count);
-      }
-      return { hour, hostId, code: PAGE_CODES.indexOf(code), paths, lost: others, error };
+      return { hour, hostId, code: PAGE_CODES.indexOf(code), paths: counts, lost, error };
     });
   }
 }
@@ -95,13 +94,21 @@ export class PageCounts {
 /** A path as it is kept; '' if it is none. Errors are often about the same paths. */
 const pathOf = remembered((page) => topUrl(attackDetails({ url: page })?.url ?? ''));
 
+/** Most paths have nothing to mask or to encode: `pathOf` would only cut them. */
+function isPlain(page: string): boolean {
+  return page.charCodeAt(0) === SLASH && !NOT_PLAIN.test(page);
+}
+
+const SLASH = 0x2f;
+const NOT_PLAIN = /[^\w./,;~!$&'()*-]|eyJ/;
+
 /** Leaves at most PAGE_KEYS_MAX paths. */
 function shrink(list: Paths): void {
   const least = leastOf(list.counts);
   const kept = new Map<string, number>();
-  for (const [page, count] of list.counts) {
+  for (const [path, count] of list.counts) {
     list.lost += Math.min(count, least);
-    if (count > least) kept.set(page, count - least);
+    if (count > least) kept.set(path, count - least);
   }
   list.error += least;
   list.counts = kept;

@@ -40,7 +40,7 @@ export const FIRST_PEAK = 64;
 export const FIRST_CODE = 128;
 export const FIRST_WAF_CODE = 640;
 export const FIRST_UPSTREAM_CODE = 1_152;
-/** Sums of bytes by minute: exact records have them in their first cell. */
+/** Sums of bytes by minute, up to the largest safe integer: exact records have them in their first cell. */
 export const BYTES_IN = 2_046;
 export const BYTES_OUT = 2_047;
 export const SERIES_END = 2_048;
@@ -64,6 +64,15 @@ export const SECOND_RUNS = [0, SECONDS * SECOND_MS, 0, SECOND_MS];
 
 export function isPeak(series: number): boolean {
   return series >= FIRST_PEAK && series < FIRST_PEAK + GROUPS.length;
+}
+
+/**
+ * The count of a cell that gets another one. Sums of bytes stay at the largest exact number: else a few records with absurd
+ * sizes would keep all others of their hour from being stored.
+ */
+export function addCount(series: number, known: number, added: number): number {
+  if (isPeak(series)) return Math.max(known, added);
+  return series < BYTES_IN ? known + added : Math.min(known + added, Number.MAX_SAFE_INTEGER);
 }
 
 /** What a series counts: blocked attacks also count as attacks. Null for a series of a later release. */
@@ -373,7 +382,6 @@ function mergeSection(
   const base = cellCode(series, 0);
   const end = cellCode(series + 1, 0);
   const section = writer.openSection(series);
-  const keepsLarger = isPeak(series);
   const first = (codes[next] ?? base) - base;
   const start = old.at;
   let written = -1;
@@ -408,10 +416,7 @@ function mergeSection(
       total = count;
       pending = false;
     }
-    if (added === at) {
-      const addition = counts[next++] ?? 0;
-      total = keepsLarger ? Math.max(total, addition) : total + addition;
-    }
+    if (added === at) total = addCount(series, total, counts[next++] ?? 0);
     writer.cell(at - written - 1, total);
     written = at;
   }

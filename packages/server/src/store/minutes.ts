@@ -2,6 +2,7 @@
 import { EVENT_COUNT_MAX, type Event } from '../event.ts';
 import {
   type Additions,
+  addCount,
   BYTES_IN,
   BYTES_OUT,
   cellCode,
@@ -10,7 +11,6 @@ import {
   FIRST_CODE,
   FIRST_UPSTREAM_CODE,
   FIRST_WAF_CODE,
-  isPeak,
   NO_CODE,
   OK,
   packCell,
@@ -75,7 +75,7 @@ export class MinuteCells {
     ] as const) {
       if (bytes === 0) continue;
       sums.codes.push(cellCode(series, 0));
-      sums.counts.push(bytes);
+      sums.counts.push(addCount(series, 0, bytes));
     }
     return sums;
   }
@@ -98,7 +98,6 @@ export function addToLevel(
   const cells = cellsOf(chunk);
   for (const [series, total] of totals) {
     const code = cellCode(series, cell - chunk * cellsPerChunk);
-    const known = cells.get(code) ?? 0;
-    cells.set(code, isPeak(series) ? Math.max(known, total) : known + total);
+    cells.set(code, addCount(series, cells.get(code) ?? 0, total));
   }
 }

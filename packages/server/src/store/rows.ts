@@ -71,6 +71,8 @@ interface RowLayout {
    * code are then in one more row, and belong to the last of the others. -1 if there are no codes.
    */
   rest: number;
+  /** Rows of bytes: no sum is larger than the largest safe integer, as in cells. */
+  isBytes: boolean;
 }
 
 export const LAYOUTS = Object.fromEntries(
@@ -87,11 +89,12 @@ function layoutOf(rows: readonly Row[]): RowLayout {
   }
   if (rest >= 0) {
     rowOf[REQUESTS_WITHOUT_CODE] = rows.length;
-    return { rowOf, count: rows.length + 1, hasTotal: false, rest };
+    return { rowOf, count: rows.length + 1, hasTotal: false, rest, isBytes: false };
   }
   // A series has one row. A last row without series of its own counts those of the others.
   const hasTotal = !rowOf.includes(rows.length - 1);
-  return { rowOf, count: hasTotal ? rows.length - 1 : rows.length, hasTotal, rest };
+  const isBytes = rowOf[BYTES_IN] !== -1;
+  return { rowOf, count: hasTotal ? rows.length - 1 : rows.length, hasTotal, rest, isBytes };
 }
 
 function seriesIn(row: Row): number[] {
@@ -110,7 +113,7 @@ function seriesIn(row: Row): number[] {
 
 /** The rows of counts that are stored row by row, from the row `first` on. Changes rows of response codes. */
 export function splitRows(
-  { count, hasTotal, rest }: RowLayout,
+  { count, hasTotal, rest, isBytes }: RowLayout,
   counts: Float64Array,
   points: number,
   first = 0,
@@ -118,6 +121,7 @@ export function splitRows(
   const rows: Float64Array[] = [];
   for (let row = first; row < first + count; row++)
     rows.push(counts.subarray(row * points, (row + 1) * points));
+  if (isBytes) return rows.map((row) => row.map((bytes) => Math.min(bytes, Number.MAX_SAFE_INTEGER)));
   if (hasTotal) rows.push(sumOf(rows.slice(1)));
   const [ofOk, withoutCode] = rest < 0 ? [] : [rows[rest], rows.pop()];
   if (ofOk === undefined || withoutCode === undefined) return rows;

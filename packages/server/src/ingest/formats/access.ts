@@ -110,10 +110,12 @@ function isDash(line: string, at: number): boolean {
 /** Names that people give to the variables of nginx, Apache and Caddy, and those of ECS. The most exact come first. */
 const TIMES = 'msec time_iso8601 @timestamp StartUTC start_time timestamp ts time_local time'.split(' ');
 const HOSTS = 'host http_host server_name vhost authority :authority RequestHost domain'.split(' ');
+/** `status` comes first: wafstat's own events may have it, too. */
 const REQUEST_FIELDS = (
   'status request_uri request_method method response_code upstream_addr DownstreamStatus RequestMethod ' +
   'http.request.method http.response.status_code'
 ).split(' ');
+const FOREIGN_FIELDS = REQUEST_FIELDS.slice(1);
 
 export const accessJson: JsonFormat = {
   name: 'access-json',
@@ -127,9 +129,11 @@ export const accessJson: JsonFormat = {
   ],
   recognizes: (fields) => {
     // wafstat's own events may have any additional field.
-    const isOwn = typeof fields.request === 'boolean' || typeof fields.count === 'number';
-    if (isOwn || 'attack' in fields || 'host_id' in fields) return false;
-    const isRequest = typeof fields.request === 'string' || hasRequestField(fields);
+    if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
+    const mayBeOwn = typeof fields.count === 'number' && 'time' in fields;
+    const isRequest =
+      typeof fields.request === 'string' ||
+      hasRequestField(fields, mayBeOwn ? FOREIGN_FIELDS : REQUEST_FIELDS);
     return isRequest && TIMES.some((name) => name in fields);
   },
   parse: (fields, { zone }) => {
@@ -161,8 +165,8 @@ const BYTES_OUT = ['body_bytes_sent', 'bytes_sent', 'size', 'bytes_out', 'http.r
 const PATHS = ['request_uri', 'uri', 'url', 'url.path', 'path', 'RequestPath'];
 
 /** Accepts `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}` too, as in ECS. */
-function hasRequestField(fields: JsonObject): boolean {
-  if (REQUEST_FIELDS.some((name) => name in fields)) return true;
+function hasRequestField(fields: JsonObject, names = REQUEST_FIELDS): boolean {
+  if (names.some((name) => name in fields)) return true;
   const http = asObject(fields.http);
   return asObject(http?.request) !== null || asObject(http?.response) !== null;
 }

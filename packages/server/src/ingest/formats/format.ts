@@ -212,8 +212,8 @@ export function setResponse(record: LogRecord, response: RawResponse): void {
   // nginx lists all servers that it tried, the last one last.
   if (upstream !== undefined)
     record.upstreamStatus = responseCode(/\d{3}$/.exec(String(upstream).trimEnd())?.[0]) ?? 0;
-  record.bytesIn = byteCount(response.bytesIn);
-  record.bytesOut = byteCount(response.bytesOut);
+  record.bytesIn = byteCount(response.bytesIn, record.count);
+  record.bytesOut = byteCount(response.bytesOut, record.count);
   if (record.status !== undefined && url !== undefined && PAGE_CODES.includes(record.status))
     record.page = pageOf(url);
 }

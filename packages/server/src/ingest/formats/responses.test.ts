@@ -75,6 +75,16 @@ test.each([
     [200, 0, 1],
   ],
   ['events', json({ time: 1_765_358_732_000, host: 'a' }), []],
+  [
+    'events',
+    json({ time: 1_765_358_732_000, count: 2, bytes_in: 2 ** 41, bytes_out: 2 ** 41 + 1 }),
+    [undefined, undefined, 2 ** 41],
+  ],
+  [
+    'events',
+    json({ time: 1_765_358_732_000, count: 1_000_000, bytes_in: 2 ** 53 - 1, bytes_out: 2 ** 53 }),
+    [undefined, undefined, 2 ** 53 - 1],
+  ],
 ])('%s: %s', (_, line, expected) => {
   expect(responsesOf([line])).toEqual([Array.from({ length: 5 }, (__, i) => expected[i])]);
 });
@@ -110,4 +120,18 @@ test.each(['cloudfront.log', 'iis.log'])('every request of %s has a code', (name
   const codes = responsesOf(fixtureLines(name)).map(([status]) => status);
   expect(codes.length).toBeGreaterThan(0);
   expect(codes).not.toContain(undefined);
+});
+
+test.each([
+  ['access-json', { method: 'GET', uri: '/x', status: 200, count: 3 }],
+  ['access-json', { request: 'GET /x HTTP/1.1', status: 200, count: 3 }],
+  ['access-json', { http: { request: { method: 'GET' } }, status: 200, count: 3 }],
+  ['access-json', { time: undefined, msec: 1_765_358_732.1, status: 200, count: 3 }],
+  ['events', { status: 404, url: '/x', count: 3 }],
+  ['events', { status: 200, upstream_status: 200, bytes_in: 1, bytes_out: 2, count: 3 }],
+])('%s has the number `count`: %j', (format, fields) => {
+  const line = json({ time: '2025-12-10T09:25:32Z', host: 'a', ...fields });
+  const [parsed] = createReader({ format: 'auto' }).read(line, 0);
+  const count = format === 'events' ? 3 : 1;
+  expect(parsed).toMatchObject({ kind: 'record', record: { status: fields.status, count } });
 });

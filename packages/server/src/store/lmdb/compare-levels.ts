@@ -3,7 +3,7 @@
  * a chunk at a time, to bound the memory.
  */
 
-import { cellCode, cellOf, isPeak, peaksOf, readCells, seriesOf } from '../cells.ts';
+import { addCount, cellCode, cellOf, peaksOf, readCells, seriesOf } from '../cells.ts';
 import type { Level } from '../plan.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, COUNTERS, cellsKey, EXACT, LEVELS, type Schema } from './schema.ts';
@@ -101,8 +101,7 @@ function compareScopes(
         const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
         const series = seriesOf(fineCode);
         const code = cellCode(series, cell);
-        const known = one.sums.get(code) ?? 0;
-        one.sums.set(code, isPeak(series) ? Math.max(known, count) : known + count);
+        one.sums.set(code, addCount(series, one.sums.get(code) ?? 0, count));
       }
       if (fine.id !== EXACT.id || sections === null) continue;
       const minute = fineChunk - chunk * ratio;

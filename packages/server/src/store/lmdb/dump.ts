@@ -60,7 +60,8 @@ function* eventsOf(
     const hostId = hosts.get(scope);
     if (hostId === undefined) continue;
     const cells = new Map(readCells(record));
-    for (const [code, count] of cells) rest.set(code, (rest.get(code) ?? 0) - count);
+    // The bytes of the hosts may be more than the limit of the project's sum.
+    for (const [code, count] of cells) rest.set(code, Math.max(0, (rest.get(code) ?? 0) - count));
     yield* eventsOfCells(minute * EXACT.cellsPerChunk, cells, hostId);
   }
   yield* eventsOfCells(minute * EXACT.cellsPerChunk, rest, null);

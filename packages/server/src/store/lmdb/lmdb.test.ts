@@ -160,6 +160,19 @@ describe('the embedded store', () => {
     await destroy();
   });
 
+  test('verify finds nothing wrong with sums of bytes at their limit', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 2 });
+    for (const [i, hostId] of [...ids.values(), null].entries()) {
+      const event = { time: NOW, hostId, request: true, attack: null, count: 1, bytesIn: 2 ** 53 - 1 };
+      const events = [event, { ...event, time: NOW + 60_000 }];
+      await store.append({ ...batch, id: `${i}`, events });
+    }
+    await store.close();
+    expect((await verifyStatistics(join(directory, 'statistics.mdb'))).findings).toEqual([]);
+    await destroy();
+  });
+
   test('a query for the busiest seconds is refused if it would read too many records or bytes', async () => {
     const { directory, store, destroy } = await open(() => NOW);
     const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 2 });

@@ -233,9 +233,11 @@ class Verification {
         if (owner === undefined || sections === null) continue;
         const rest: Cells = differences.get(owner.projectScope) ?? new Map();
         differences.set(owner.projectScope, rest);
-        const sign = owner.host === undefined ? 1 : -1;
         for (const [code, count] of readCells(sections)) {
-          if (!isPeak(seriesOf(code))) rest.set(code, (rest.get(code) ?? 0) + sign * count);
+          if (isPeak(seriesOf(code))) continue;
+          // A sum of bytes that reached its limit stands for any larger one.
+          const total = count === Number.MAX_SAFE_INTEGER ? Number.POSITIVE_INFINITY : count;
+          rest.set(code, (rest.get(code) ?? 0) + (owner.host === undefined ? total : -count));
         }
       }
       for (const [scope, rest] of differences) {
