@@ -194,6 +194,11 @@ const rest = fc.constantFrom(
   ' "GET /a?b HTTP/1.1" 404 153 "-" "-"',
   ' "GET /a HTTP/1.1" 404 1099511627777',
   ' "GET /\\"?b HTTP/1.1" 500 0',
+  ' "GET /\\x22 HTTP/1.1" 404 7',
+  ' "GET /\\\\" 404 8',
+  ' "GET /\\\xe9" 404 8',
+  ' "GET /\\"',
+  ' "GET /\\',
   ' "POST http://x/\xe9 HTTP/1.1" 502 12345678901234 ',
   ' "GET /c" 503',
   ' "GET /d HTTP/1.1" 404x 7',
@@ -424,6 +429,15 @@ test.each(['"-" ', '"192.0.2.7, 192.0.2.8" ', '"" ', '"x" shop.example.com:443 '
     await expectSameResults(Buffer.concat([line, line]));
     const { sources } = await resultsOf(line, GIVEN, 'by bytes');
     expect(sources).toMatchObject([{ events: 1, dropped: {} }]);
+  },
+);
+
+test.each(['/\\x22', '/\\"', '/\\\\', '/a\\x22?b', '\\x16\\x03'])(
+  'a request with the escaped bytes %s is read from the bytes',
+  async (path) => {
+    const line = latin1(`192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET ${path} HTTP/1.1" 404 6\n`);
+    expect(taken(Buffer.concat([line, line]))).toBe(2);
+    await expectSameResults(Buffer.concat([line, line]));
   },
 );
 

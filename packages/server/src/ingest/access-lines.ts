@@ -201,7 +201,8 @@ export class AccessLines {
   /** `start`: after the opening quote of the request. As `responseOf` of access.ts; false if that must find its end. */
   #parseResponse(start: number, end: number): boolean {
     const { bytes } = this.#words;
-    const quote = this.#words.find(QUOTE, start, end, BACKSLASH);
+    let quote = this.#words.find(QUOTE, start, end, BACKSLASH);
+    if (quote === -1) quote = closingQuote(bytes, start, end);
     if (quote === -1) return false;
     this.#requestStart = start;
     this.#requestEnd = quote;
@@ -300,6 +301,15 @@ function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
 }
 
 const BYTES_DIGITS_MAX = 13;
+
+/** As `closingQuote` of json.ts: any client can send what servers escape. -1 also after a byte that is not ASCII. */
+function closingQuote(bytes: Buffer, start: number, end: number): number {
+  for (let at = start; at < end && isAscii(bytes, at); at++) {
+    if (bytes[at] === QUOTE) return at;
+    if (bytes[at] === BACKSLASH && !isAscii(bytes, ++at)) return -1;
+  }
+  return -1;
+}
 
 /** False for a byte that may belong to space at the end of the line. */
 function isAscii(bytes: Buffer, at: number): boolean {

@@ -148,7 +148,8 @@ function jsonResponse(fields: JsonObject): RawResponse {
   const [request, response] = [asObject(http?.request), asObject(http?.response)];
   return {
     status: firstValue(fields, STATUSES) ?? firstValue(response, ['status_code']),
-    upstream: firstValue(fields, ['upstream_status', 'OriginStatus']),
+    // nginx with `escape=json` writes '' if it asked no server.
+    upstream: firstValue(fields, UPSTREAM) ?? (UPSTREAM.some((name) => name in fields) ? '' : undefined),
     bytesIn: firstValue(fields, BYTES_IN) ?? firstValue(request, ['bytes']),
     bytesOut: firstValue(fields, BYTES_OUT) ?? firstValue(response, ['bytes']),
     url:
@@ -160,6 +161,7 @@ function jsonResponse(fields: JsonObject): RawResponse {
 }
 
 const STATUSES = ['status', 'response_code', 'DownstreamStatus', 'http.response.status_code'];
+const UPSTREAM = ['upstream_status', 'OriginStatus'];
 const BYTES_IN = ['request_length', 'bytes_received', 'bytes_read', 'bytes_in', 'http.request.bytes'];
 const BYTES_OUT = ['body_bytes_sent', 'bytes_sent', 'size', 'bytes_out', 'http.response.bytes'];
 const PATHS = ['request_uri', 'uri', 'url', 'url.path', 'path', 'RequestPath'];

@@ -205,13 +205,17 @@ export function requestRecord(time: number, host: string | undefined, response =
   return record;
 }
 
+const LAST_CODE = /(?:^|[\s,:])(\d{3})$/;
+
 /** Sets what the log says about the response. */
 export function setResponse(record: LogRecord, response: RawResponse): void {
   const { upstream, url } = response;
   record.status = responseCode(response.status);
   // nginx lists all servers that it tried, the last one last.
-  if (upstream !== undefined)
-    record.upstreamStatus = responseCode(/\d{3}$/.exec(String(upstream).trimEnd())?.[0]) ?? 0;
+  if (upstream !== undefined) {
+    const last = typeof upstream === 'number' ? upstream : LAST_CODE.exec(upstream.trimEnd())?.[1];
+    record.upstreamStatus = responseCode(last) ?? 0;
+  }
   record.bytesIn = byteCount(response.bytesIn, record.count);
   record.bytesOut = byteCount(response.bytesOut, record.count);
   if (record.status !== undefined && url !== undefined && PAGE_CODES.includes(record.status))

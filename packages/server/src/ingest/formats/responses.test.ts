@@ -45,6 +45,26 @@ test.each([
     }),
     [403, 0, 7, 9],
   ],
+  ['access-json', json({ msec: 1_765_358_732.1, status: 403, upstream_status: '' }), [403, 0]],
+  [
+    'access-json',
+    json({ msec: 1_765_358_732.1, status: 403, upstream_status: '', OriginStatus: 404 }),
+    [403, 404],
+  ],
+  ['access-json', json({ msec: 1_765_358_732.1, status: 403, upstream_status: null }), [403, 0]],
+  ['access-json', json({ msec: 1_765_358_732.1, status: 403, upstream_status: 404 }), [403, 404]],
+  ...['1404', 1404, '404x', '-404', 'x'].map((upstream_status): [string, string, number[]] => [
+    'access-json',
+    json({ msec: 1_765_358_732.1, status: 403, upstream_status }),
+    [403, 0],
+  ]),
+  ...['404', '502, 404', '502 : 404', '502,404', '-, 404 '].map(
+    (upstream_status): [string, string, number[]] => [
+      'access-json',
+      json({ msec: 1_765_358_732.1, status: 403, upstream_status }),
+      [403, 404],
+    ],
+  ),
   [
     'ECS',
     json({
