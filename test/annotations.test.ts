@@ -30,7 +30,8 @@ test('a deployment adds an annotation, everyone lists it, and a backup has it', 
   expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining('link must be an http')]);
 
   await sandbox.runJson('backup', '--to', sandbox.path('copy'));
-  expect((await run('annotations', '--delete', id)).status).toBe(0);
+  const deleted = await run('annotations', '--delete', id);
+  expect([deleted.status, deleted.stdout]).toEqual([0, `deleted annotation ${id}\n`]);
   expect((await run('annotations', '--delete', id)).stderr).toContain(`unknown annotation '${id}'`);
   await server.process.kill();
   const restored = sandbox.start(['serve', '--data', sandbox.path('copy'), '--listen', '127.0.0.1:0']);

@@ -69,7 +69,7 @@ async function call(user: string, method: 'GET' | 'POST' | 'DELETE', path = '', 
   return { status: response.statusCode, body: response.body === '' ? null : response.json() };
 }
 
-test('readers list annotations of a range, who may push logs adds them, administrators delete them', async () => {
+test('readers list the annotations of a range, users with the role ingest add them, administrators delete them', async () => {
   const { status, body: release } = await call('ingest', 'POST', '', { text: 'release 4.2' });
   expect([status, release]).toEqual([
     200,
@@ -83,6 +83,10 @@ test('readers list annotations of a range, who may push logs adds them, administ
   expect(await listed(`?from=${NOW - 1_000}&to=${NOW}`)).toEqual([rule]);
   expect(await listed(`?from=${NOW}`)).toEqual([release]);
   expect((await call('reader', 'GET', '?host=a')).status).toBe(400);
+  expect((await call('reader', 'GET', '?from=2&to=1')).body.error_msg).toBe('from (2) is after to (1)');
+  expect((await call('admin', 'POST', '', { text: 'no link', time: 1, link: null })).status).toBe(200);
+  expect(await listed('?to=2')).toMatchObject([{ text: 'no link', link: null }]);
+  await call('admin', 'DELETE', `/${(await listed('?to=2'))[0].id}`);
 
   expect((await call('reader', 'POST', '', { text: 'x' })).status).toBe(403);
   expect((await call('ingest', 'GET')).status).toBe(403);

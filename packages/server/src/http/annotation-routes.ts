@@ -1,5 +1,5 @@
 /** Annotations of a project: what happened at a time, such as a release or a change of rules. */
-import { malformed } from '../errors.ts';
+import { ApiError, malformed } from '../errors.ts';
 import type { NewAnnotation } from '../identity/administration.ts';
 import type { RequestIdentity } from '../identity/identity.ts';
 import type { Annotation } from '../identity/records.ts';
@@ -57,6 +57,7 @@ export function annotationRoutes({ administration }: RequestIdentity, now: () =>
         checkNames(query, ['from', 'to']);
         const from = parseWhole(query, 'from', 0, 0, Number.MAX_SAFE_INTEGER);
         const to = parseWhole(query, 'to', Number.MAX_SAFE_INTEGER, 0, Number.MAX_SAFE_INTEGER);
+        if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})`);
         const items = annotationItems(administration, pathParameter(request, 'project_id'), { from, to });
         return { total: items.length, items };
       },
@@ -76,7 +77,7 @@ export function annotationRoutes({ administration }: RequestIdentity, now: () =>
           {
             text: string('What happened, in 1 to 200 characters.'),
             time: integer(`Default: now. ${TIME_TEXT}`),
-            link: string(LINK_TEXT),
+            link: { type: ['string', 'null'], description: LINK_TEXT },
           },
           { required: ['text'] },
         ),

@@ -62,6 +62,7 @@ export const annotationsCommand = command({
     const connection = await connectionOf(values, source, io);
     if (id !== undefined) {
       await callService(connection, io, (client) => client.deleteAnnotation(id, { signal: io.stop }));
+      printText(io.stdout, `deleted annotation ${id}`);
       return 0;
     }
     const range = { from: from?.resolve(zone, io.now()).from, to: to?.resolve(zone, io.now()).to };
