@@ -43,7 +43,9 @@ describeDemo('responses', (demo) => {
     expect(Object.keys(wanted).sort()).toEqual(['2xx', '3xx', '4xx', '5xx']);
     expect(await legend()).toEqual(wanted);
     expect(sum(wanted)).toBe(await demo.number('requests'));
-    expect(await panel().innerText()).toMatch(/[\d.]+ kB\/s sent on average, peak [\d.]+ kB\/s/);
+    expect(await panel().innerText()).toMatch(
+      /[\d.]+ kB\/s sent on average, [\d.]+ kB\/s in the busiest interval/,
+    );
     const host = (await demo.api.hostIds()).get('shop.example.com');
     await demo.page.goto(`/console/?${FIXED}&host=${host}`);
     await demo.loaded();

@@ -116,7 +116,7 @@ function panesOf(rows: Dashboard['counts']['responses']): Pane[] {
   return panes.filter(({ name, layers }) => layers.length > 0 && (name !== 'responses' || hasCodes));
 }
 
-/** `1.2 MB/s on average, peak 3.4 MB/s`: of bytes sent, which the log counts by the minute. */
+/** Of bytes sent. An interval is a point of the chart: the peak of the API is the busiest minute. */
 function bandwidthText({ counts, edges }: Dashboard): string {
   const { sent } = counts.responses;
   const seconds = (i: number) => ((edges[i + 1] ?? 0) - (edges[i] ?? 0)) / 1_000;
@@ -124,7 +124,7 @@ function bandwidthText({ counts, edges }: Dashboard): string {
   const whole = ((edges.at(-1) ?? 0) - (edges[0] ?? 0)) / 1_000;
   // The first and the last point may be shorter than the minutes that their bytes are from.
   const rates = sent.map((bytes, i) => bytes / Math.max(60, seconds(i)));
-  return `${formatBytes(total(sent) / Math.max(60, whole))}/s sent on average, peak ${formatBytes(Math.max(...rates))}/s`;
+  return `${formatBytes(total(sent) / Math.max(60, whole))}/s sent on average, ${formatBytes(Math.max(...rates))}/s in the busiest interval`;
 }
 
 const PAGE_CODES = [404, 500, 502] as const;
