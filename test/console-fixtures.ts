@@ -245,7 +245,11 @@ function describeFixture<F extends DemoConsole | ConsoleService>(
     beforeAll(() => fixture.open());
     afterAll(() => fixture.close());
     beforeEach(() => fixture.start());
-    afterEach(() => fixture.stop());
+    afterEach(async ({ task }) => {
+      if (task.result?.state === 'fail')
+        console.error(`The page of the failed test: ${await fixture.page.locator('body').innerText()}`);
+      await fixture.stop();
+    });
     define(fixture);
   });
 }

@@ -930,6 +930,17 @@ describeService('states', (service) => {
     await service.signOut();
   });
 
+  test('a page that is opened without the service shows why, and opens when the service responds', async () => {
+    const { page } = service;
+    await service.enter('/console/');
+    await page.clock.install();
+    await page.route('**/console/api/session', (route) => route.abort(), { times: 1 });
+    await page.goto('/console/admin');
+    await page.getByText('It may be restarting, or the network is down.').waitFor();
+    await page.clock.runFor(5_000);
+    await page.getByRole('button', { name: 'New user' }).waitFor();
+  });
+
   test('the overview shows 1,000 hosts in steps', async () => {
     const { installation, page, sandbox } = service;
     const time = Date.now() - 60_000;

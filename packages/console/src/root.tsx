@@ -14,7 +14,8 @@ import { SignInPage } from './pages/sign-in.tsx';
 import { SourcesPage } from './pages/sources.tsx';
 import { TuningPage } from './pages/tuning.tsx';
 import { Frame, PageLink } from './parts/frame.tsx';
-import { Failure, MessagePage } from './parts/states.tsx';
+import { Failure, isTemporary, MessagePage } from './parts/states.tsx';
+import { REFRESH_MS } from './use-query.ts';
 import { changed, PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
 import { browserZone, parseZone } from './zone.ts';
 
@@ -54,6 +55,11 @@ export function Root({ api }: { api: Api }) {
     }
   }
   useEffect(() => void load(), []);
+  useEffect(() => {
+    if (state.kind !== 'failed' || !isTemporary(state.failure)) return;
+    const timer = setTimeout(() => void load(), REFRESH_MS);
+    return () => clearTimeout(timer);
+  }, [state]);
   if (state.kind === 'loading') return null;
   if (state.kind === 'failed')
     return (

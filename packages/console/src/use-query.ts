@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app.ts';
 import { isTemporary, sentence } from './parts/states.tsx';
 
-const REFRESH_MS = 5_000;
+export const REFRESH_MS = 5_000;
 
 export interface Query<T> {
   /** Null: not loaded yet, or the load of this key failed. Data of the previous key stays while the new one loads. */
