@@ -8,6 +8,7 @@ export type {
   RequestHeaders,
   TokenCredentials,
 } from './credentials.ts';
+export { CATEGORY_NAMES, ruleName, ruleUrl } from './names.ts';
 export { WafstatError } from './transport.ts';
 export type * from './tuning.ts';
 export { chosenExclusions, exclusionFile } from './tuning.ts';

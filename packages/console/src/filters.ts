@@ -1,6 +1,5 @@
 /** Filters on attacks: their names in the URL, in the API and on the command line. */
-import { ATTACK_TYPES, type AttackFilter, type AttackType } from '@wafstat/client';
-import { CATEGORY_NAMES } from './categories.ts';
+import { ATTACK_TYPES, type AttackFilter, type AttackType, CATEGORY_NAMES } from '@wafstat/client';
 import { countryName } from './format.ts';
 import { quoted } from './setup-commands.ts';
 

@@ -1,8 +1,8 @@
 /** The attacks behind the numbers, newest first. A click on one opens it. */
 import type { AttackEvent, EventList } from '@wafstat/client';
+import { CATEGORY_NAMES, ruleName } from '@wafstat/client';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
 import { curlCommand, wafstatCommand } from '../export.ts';
 import { apiFilter, filterTitle } from '../filters.ts';
 import { formatCount, plural, shortTime } from '../format.ts';
@@ -11,7 +11,6 @@ import { More, useLimit } from '../parts/more.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { isForbidden, Skeleton } from '../parts/states.tsx';
 import { StateLabel } from '../parts/table.tsx';
-import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 

@@ -1,7 +1,7 @@
 /** Attacks by category: a bar chart that is a table, so it is accessible as it is. */
-import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackType, type AttackTypes, CATEGORY_NAMES } from '@wafstat/client';
 import { useApp, useProject } from '../app.ts';
-import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { byAttacks } from '../categories.ts';
 import { total } from '../counts.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { countedCategories, hasFilter, keptFilters } from '../filters.ts';

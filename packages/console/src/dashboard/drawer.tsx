@@ -1,9 +1,8 @@
 /** The side panel: one attack, one value of a list, or a whole list. */
-import { ATTACK_TYPES, type AttackEvent } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackEvent, CATEGORY_NAMES, ruleName, ruleUrl } from '@wafstat/client';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type App, useApp, useProject } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
 import { sumOf, total } from '../counts.ts';
 import {
   apiFilter,
@@ -23,7 +22,6 @@ import { SearchBox } from '../parts/search-box.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { isForbidden, QueryState } from '../parts/states.tsx';
 import { equalParts } from '../points.ts';
-import { ruleName, ruleUrl } from '../rules.ts';
 import { quoted } from '../setup-commands.ts';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';

@@ -1,8 +1,8 @@
 /** The first line of the dashboard: what is going on, and the bursts of the range. */
 import type { Burst, Situation as Content } from '@wafstat/client';
+import { CATEGORY_NAMES } from '@wafstat/client';
 import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
 import type { Filter } from '../filters.ts';
 import { duration, formatCount, formatRange, share, shortTime } from '../format.ts';
 import { PageLink } from '../parts/frame.tsx';

@@ -1,9 +1,10 @@
 /** The timeline: requests above, attacks below, by category or by host. */
 import type { Annotation, AttackType, Burst, Client, StatisticsQuery } from '@wafstat/client';
+import { CATEGORY_NAMES } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
-import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { byAttacks } from '../categories.ts';
 import { sumOf, total, totalsOf } from '../counts.ts';
 import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { apiFilter, countedCategories, type Filter, keptFilters, only } from '../filters.ts';

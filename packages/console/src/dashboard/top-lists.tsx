@@ -8,6 +8,7 @@ import type {
   TopAttacksQuery,
   UrlCount,
 } from '@wafstat/client';
+import { ruleName } from '@wafstat/client';
 import { type App, useApp, useProject } from '../app.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { hasFilter } from '../filters.ts';
@@ -17,7 +18,6 @@ import { FilterValue } from '../parts/filter-value.tsx';
 import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Ranking, TOP_ROWS } from '../parts/ranking.tsx';
-import { ruleName } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 
 type Item = BoundedCount & Partial<UrlCount & NetworkCount> & Location;

@@ -129,8 +129,8 @@ test('a threshold opens once, is delivered with its signature, and closes after 
     source: '192.0.2.58',
     category: 'sqli',
     text:
-      'flood (project shop): 240 attacks within 5 minutes since 2026-07-01 12:00 UTC, mostly sqli, ' +
-      'on shop.example.com, from 192.0.2.58, rule 942100.',
+      'flood (project shop): 240 attacks within 5 minutes since 2026-07-01 12:00 UTC, mostly SQL injection, ' +
+      'on shop.example.com, from 192.0.2.58, rule 942100 (SQL injection by libinjection).',
     link: `https://waf.example.com/console/?project=${project}&from=${START - 280_000}&to=${START + 320_000}`,
   });
   expect(headers['idempotency-key']).toBe(`${incident?.id}-open`);
@@ -456,15 +456,16 @@ describe('other rules', () => {
   test('dropped lines count by their share in the window, except those that every log has', async () => {
     await add({ kind: 'dropped', percent: 10, within_s: 300 });
     const evaluator = evaluatorOf();
-    const drop = (reason: string, count: number) =>
+    const drop = (reason: string, count: number, name = 'edge') =>
       store.append({
         project,
-        source: { name: 'edge', format: 'events' },
+        source: { name, format: 'events' },
         events: [],
         dropped: { [reason]: count },
       });
     // What was dropped before the service started does not count.
     await drop('not_json', 1_000);
+    await drop('not_json', 3_000, 'another');
     await tick(evaluator);
     for (let i = 0; i < 89; i++) await attack(1);
     await drop('other_log_line', 500);
@@ -473,7 +474,10 @@ describe('other rules', () => {
     await drop('not_json', 70);
     await tick(evaluator);
     expect(JSON.parse(received[0]?.body ?? '')).toMatchObject({
-      text: expect.stringContaining('11% of the log lines within 5 minutes were dropped'),
+      text: expect.stringMatching(
+        /11% of the log lines within 5 minutes were dropped, since .*, mostly from the log source edge\.$/,
+      ),
+      source: 'edge',
     });
     for (let i = 0; i < 6; i++) await tick(evaluator, MINUTE_MS);
     expect(received.map(({ body }) => JSON.parse(body).state)).toEqual(['open', 'closed']);
@@ -579,7 +583,12 @@ test('a report has totals, top values and incidents, and what users rather than 
     { path: '/search', variable: 'ARGS:q', rules: ['942100'], attacks: 40 },
   ]);
   const page = reportPage(report);
-  for (const text of ['<td>flood</td>', '<td>/search</td><td>ARGS:q</td><td>942100</td>'])
+  for (const text of [
+    '<td>flood</td>',
+    '<td>SQL injection</td>',
+    '<td>942100 SQL injection by libinjection</td>',
+    '<td>/search</td><td>ARGS:q</td><td>942100</td>',
+  ])
     expect(page).toContain(text);
 });
 

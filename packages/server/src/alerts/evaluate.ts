@@ -43,12 +43,16 @@ const USUAL_DAYS = 7;
 const BURST_POINTS_MAX = DAY_MS / POINT_MS;
 /** One sample of the counters of log sources a minute is enough for windows of whole minutes. */
 const SAMPLE_MS = 60_000;
+/** The samples of a day are then at most 6 MB. */
+const SAMPLED_SOURCES_MAX = 100;
 
 /** The counters of a project at a time. */
 interface Sample {
   time: number;
   lines: number;
   dropped: number;
+  /** Dropped lines by log source, without those that have none. Empty if there are more than SAMPLED_SOURCES_MAX. */
+  bySource: ReadonlyMap<string, number>;
 }
 
 /** Reads hosts and sources of a project once per evaluation. */
@@ -158,7 +162,12 @@ export class Evaluation {
     const isUnknown = before.time > this.now - 1_000 * rule.within_s;
     return {
       isOpen: (isOpen && isUnknown) || shareIsOpen(rule, isOpen, percent),
-      facts: async () => ({ ...NO_FACTS, since: this.now, percent: Math.round(percent) }),
+      facts: async () => ({
+        ...NO_FACTS,
+        since: this.now,
+        percent: Math.round(percent),
+        source: mainSource(current, before),
+      }),
     };
   }
 
@@ -287,16 +296,30 @@ export async function countAttacks(
 }
 
 function totalsOf(sources: readonly Source[], time: number): Sample {
-  const sum = { time, lines: 0, dropped: 0 };
-  for (const { events, dropped } of sources) {
-    sum.lines += events;
+  const bySource = new Map<string, number>();
+  let lines = 0;
+  for (const { name, events, dropped } of sources) {
+    let droppedLines = 0;
+    lines += events;
     for (const [reason, count] of Object.entries(dropped)) {
-      sum.lines += count;
+      lines += count;
       // Such lines are dropped in every healthy installation.
-      if (!DROP_FIXES[reason as keyof typeof DROP_FIXES]?.startsWith('Nothing to do')) sum.dropped += count;
+      if (!DROP_FIXES[reason as keyof typeof DROP_FIXES]?.startsWith('Nothing to do')) droppedLines += count;
     }
+    if (droppedLines > 0) bySource.set(name, droppedLines);
   }
-  return sum;
+  const dropped = [...bySource.values()].reduce((sum, count) => sum + count, 0);
+  if (bySource.size > SAMPLED_SOURCES_MAX) bySource.clear();
+  return { time, lines, dropped, bySource };
+}
+
+/** The log source with at least half of the lines that were dropped between two samples. */
+function mainSource(current: Sample, before: Sample): string | null {
+  for (const [name, count] of current.bySource) {
+    const dropped = count - (before.bySource.get(name) ?? 0);
+    if (2 * dropped >= current.dropped - before.dropped) return name;
+  }
+  return null;
 }
 
 /** Counters of the last day, by project. The store has only totals; after a restart, windows begin with it. */

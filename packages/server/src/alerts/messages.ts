@@ -1,4 +1,5 @@
 /** What an alert says. Names of hosts, sources and rules come from logs, so attackers write them: every channel escapes them. */
+import { CATEGORY_NAMES, ruleName } from '@wafstat/client';
 import type { Alert, AlertRule, Delivery, Incident } from '../identity/records.ts';
 import { number, plural, printable } from '../printable.ts';
 import { ruleFields } from './rules.ts';
@@ -58,7 +59,7 @@ function incidentText(
   project: string,
   shown: Escape,
 ): string {
-  const { since, until, total, usual, host, source, category, rule } = incident;
+  const { since, until, attacks, total, usual, host, source, category, rule } = incident;
   const label = `${shown(alert.name)} (project ${shown(project)})`;
   if (state === 'closed') {
     const during = total === null ? '' : `, ${plural(total, 'attack')}`;
@@ -66,10 +67,11 @@ function incidentText(
   }
   const details = [
     usual !== null && `usually ${number(usual)}`,
-    category !== null && `mostly ${shown(category)}`,
+    category !== null && `mostly ${shown(categoryName(category))}`,
     host !== null && `on ${shown(host)}`,
-    source !== null && alert.rule.kind !== 'silent' && `from ${shown(source)}`,
-    rule !== null && `rule ${shown(rule)}`,
+    source !== null && alert.rule.kind === 'dropped' && `mostly from the log source ${shown(source)}`,
+    source !== null && attacks !== null && `from ${shown(source)}`,
+    rule !== null && `rule ${shown(rule)}${ruleName(rule) && ` (${ruleName(rule)})`}`,
   ].filter(Boolean);
   const what = `${whatHappened(alert.rule, incident, shown)} since ${clock(since)}`;
   return `${label}: ${[what, ...details].join(', ')}.`;
@@ -145,6 +147,10 @@ function linkOf(
   if ('not_blocked' in rule && rule.not_blocked) query.set('action', 'log');
   if ('category' in rule && rule.category !== undefined && category !== null) query.set('category', category);
   return `${publicUrl}/console/?${query}`;
+}
+
+export function categoryName(category: string): string {
+  return (CATEGORY_NAMES as Readonly<Record<string, string>>)[category] ?? category;
 }
 
 /** `2026-07-01 16:40 UTC` */

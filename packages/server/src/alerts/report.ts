@@ -1,4 +1,5 @@
 /** The figures of a report on a project, and the mail that has it. */
+import { ruleName } from '@wafstat/client';
 import { CATEGORIES } from '../event.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { Incident } from '../identity/records.ts';
@@ -19,7 +20,7 @@ import { type TuningItem, tuningReport } from '../statistics/tuning.ts';
 import { HOUR_MS, type Store } from '../store/store.ts';
 import { UTC } from '../zone.ts';
 import type { Mail } from './channels.ts';
-import { clock } from './messages.ts';
+import { categoryName, clock } from './messages.ts';
 import { reportPage } from './report-page.ts';
 
 const WEEK_MS = 7 * DAY_MS;
@@ -41,7 +42,7 @@ export interface Ranking {
   title: string;
   /** The heading of its first column. */
   column: string;
-  items: (Count & { before: number | null })[];
+  items: (Count & { name: string; before: number | null })[];
 }
 
 export interface Report {
@@ -82,14 +83,24 @@ export async function createReport(
   for (let edge = (Math.floor(from / step) + 1) * step; edge < to; edge += step) edges.push(edge);
   edges.push(to);
   const [attacks, blocked] = await store.count({ project: project.id, edges, rows: 'actions' });
-  const ranked = async (title: string, column: string, list: List, top = TOP): Promise<Ranking> => {
+  const ranked = async (
+    title: string,
+    column: string,
+    list: List,
+    top = TOP,
+    nameOf = (key: string) => key,
+  ): Promise<Ranking> => {
     const { items } = await list(current, top);
     const old = await list(earlier, COMPARED_MAX);
     // Top lists of the time before may have been deleted.
     const isWhole = old.items.length >= old.total && (old.from ?? 0) <= earlier.from;
     const counts = new Map(old.items.map(({ key, num }) => [key, num]));
     const before = (key: string) => counts.get(key) ?? (isWhole ? 0 : null);
-    return { title, column, items: items.map(({ key, num }) => ({ key, num, before: before(key) })) };
+    return {
+      title,
+      column,
+      items: items.map(({ key, num }) => ({ key, num, name: nameOf(key), before: before(key) })),
+    };
   };
   const most =
     (list: 'sources' | 'rules'): List =>
@@ -124,10 +135,11 @@ export async function createReport(
         'Category',
         (range, limit) => topCategories(store, range, limit),
         CATEGORIES.length,
+        categoryName,
       ),
       await ranked('Hosts', 'Host', (range, limit) => topHosts(store, range, limit)),
       await ranked('Sources', 'Source', most('sources')),
-      await ranked('Rules', 'Rule', most('rules')),
+      await ranked('Rules', 'Rule', most('rules'), TOP, ruleLabel),
       await ranked('Paths', 'Host and path', paths),
     ],
     incidents,
@@ -138,6 +150,11 @@ export async function createReport(
       .filter(({ likely }) => likely === 'false_positive')
       .slice(0, TOP),
   };
+}
+
+/** Without a name, the ID. */
+function ruleLabel(id: string): string {
+  return `${id} ${ruleName(id)}`.trimEnd();
 }
 
 async function totalsOf(store: Store, range: { project: string; from: number; to: number }): Promise<Totals> {

@@ -463,7 +463,7 @@ describe('queries', () => {
     test.each([
       ['sources', '2 sources', 'source', '203.0.113.7', '2001:db8::/64'],
       ['urls', '2 URLs', 'URL', 'www.example.com/login', 'www.example.com/search'],
-      ['rules', '2 rules', 'rule', '942100', '=1+1'],
+      ['rules', '2 rules', 'rule', '942100 SQL injection by libinjection', '=1+1'],
       ['countries', '2 countries', 'country', 'DE', 'FR'],
     ])('%s as a table, with the range that it covers', async (list, distinct, header, first, second) => {
       const [heading, ...rows] = await lines(list);

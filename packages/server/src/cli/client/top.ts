@@ -1,12 +1,13 @@
 /** `top`: the most frequent sources, networks, URLs, rules and countries of attacks, and pages of errors, from a running service. */
-import type {
-  BoundedCount,
-  Client,
-  ErrorPagesQuery,
-  NetworkCount,
-  TopAttacks,
-  TopAttacksQuery,
-  UrlCount,
+import {
+  type BoundedCount,
+  type Client,
+  type ErrorPagesQuery,
+  type NetworkCount,
+  ruleName,
+  type TopAttacks,
+  type TopAttacksQuery,
+  type UrlCount,
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
@@ -24,6 +25,8 @@ interface Kind {
   call(client: Client, query: TopAttacksQuery, code: ErrorPagesQuery['code']): Promise<List>;
   one: string;
   many: string;
+  /** What a key means, for people. */
+  nameOf?(key: string): string;
 }
 
 const CODES = { 404: 404, 500: 500, 502: 502 } as const;
@@ -32,7 +35,12 @@ const LISTS: Readonly<Record<string, Kind>> = {
   sources: { call: (client, query) => client.topIps(query), one: 'source', many: 'sources' },
   networks: { call: (client, query) => client.topNetworks(query), one: 'network', many: 'networks' },
   urls: { call: (client, query) => client.topUrls(query), one: 'URL', many: 'URLs' },
-  rules: { call: (client, query) => client.topRules(query), one: 'rule', many: 'rules' },
+  rules: {
+    call: (client, query) => client.topRules(query),
+    one: 'rule',
+    many: 'rules',
+    nameOf: ruleName,
+  },
   countries: { call: (client, query) => client.topCountries(query), one: 'country', many: 'countries' },
   pages: {
     async call(client, { attacks: _, ...query }, code) {
@@ -95,11 +103,16 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   const isNetworks = kind.one === 'network';
   return {
     plot: (list, terminal) =>
-      plotTop(list.items.map(nameOf), list, heading(list, kind, zone, range), terminal),
+      plotTop(
+        list.items.map((item) => labelOf(item, kind)),
+        list,
+        heading(list, kind, zone, range),
+        terminal,
+      ),
     table: (list) => {
       const hasErrors = list.items.some(({ error }) => error !== 0);
       const rows = list.items.map((item) => [
-        nameOf(item),
+        labelOf(item, kind),
         count(item.num),
         ...(hasErrors ? [item.error === 0 ? '' : `+${count(item.error)}`] : []),
         percentage(item.num, list.attacks),
@@ -126,9 +139,9 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   };
 }
 
-/** The name of a URL includes the host, because the same path on two hosts is two items; that of a network its operator. */
-function nameOf({ key, host = '', name = '' }: Item): string {
-  return `${host}${key} ${name}`.trimEnd();
+/** That of a URL includes the host, because the same path on two hosts is two items; that of a network its operator. */
+function labelOf({ key, host = '', name }: Item, { nameOf = () => '' }: Kind): string {
+  return `${host}${key} ${name ?? nameOf(key)}`.trimEnd();
 }
 
 /**

@@ -1,7 +1,8 @@
 /** The lists of a project: hosts, log sources and categories; and 404s for calls whose data is not kept. */
+import { CATEGORY_NAMES } from '@wafstat/client';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import { CATEGORIES, type Category } from '../../event.ts';
+import { CATEGORIES } from '../../event.ts';
 import type { Host, Store } from '../../store/store.ts';
 import {
   checkId,
@@ -198,23 +199,7 @@ export function hostItem({ id, hostname, created }: Host) {
   return { id, hostid: id, hostname, timestamp: created };
 }
 
-const DISPLAY_NAMES: Readonly<Record<Category, string>> = {
-  xss: 'Cross-site scripting',
-  sqli: 'SQL injection',
-  cmdi: 'Command injection',
-  cc: 'HTTP floods (CC)',
-  custom: 'Custom rules',
-  illegal: 'Invalid requests',
-  lfi: 'Local file inclusion',
-  robot: 'Malicious crawlers',
-  antitamper: 'Page tampering',
-  rfi: 'Remote file inclusion',
-  vuln: 'Other',
-  whiteblackip: 'IP allow/block lists',
-  webshell: 'Web shells',
-};
-
-const THREAT_MAP = contentResponse({ threats: CATEGORIES, locale: DISPLAY_NAMES });
+const THREAT_MAP = contentResponse({ threats: CATEGORIES, locale: CATEGORY_NAMES });
 
 const HOSTS_PARAMETERS = {
   page: integer('Number of the page, from 1.', { minimum: 1, default: 1 }),

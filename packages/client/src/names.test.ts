@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { ruleName, ruleUrl } from './rules.ts';
+import { ruleName, ruleUrl } from './names.ts';
 
 test('rules of the Core Rule Set have a URL by ID', () => {
   expect(ruleUrl('942100')).toBe(

@@ -1,4 +1,21 @@
-/** Rules of the OWASP Core Rule Set: their names, and where they are defined. */
+/** Names for people: categories of attacks, and rules of the OWASP Core Rule Set with the place where they are defined. */
+import type { AttackType } from './client.ts';
+
+export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
+  xss: 'Cross-site scripting',
+  sqli: 'SQL injection',
+  cmdi: 'Command injection',
+  cc: 'HTTP floods (CC)',
+  custom: 'Custom rules',
+  illegal: 'Invalid requests',
+  lfi: 'Local file inclusion',
+  robot: 'Malicious crawlers',
+  antitamper: 'Page tampering',
+  rfi: 'Remote file inclusion',
+  vuln: 'Other',
+  whiteblackip: 'IP allow/block lists',
+  webshell: 'Web shells',
+};
 
 const RULES_URL = 'https://raw.githubusercontent.com/coreruleset/coreruleset/main/rules';
 
