@@ -16,8 +16,9 @@ h1 { font-size: 22px; margin: 0 } h2 { font-size: 16px; margin: 28px 0 8px } p {
 .figures { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0 } .figures div { flex: 1 1 130px; border: 1px solid #d5dae1; border-radius: 6px; padding: 10px }
 .figures b { display: block; font-size: 24px } .muted { color: #566273 }
 table { border-collapse: collapse; width: 100%; table-layout: fixed } td, th { text-align: left; padding: 3px 6px; border-bottom: 1px solid #e4e8ed; overflow-wrap: anywhere; vertical-align: top }
-td.n, th.n { text-align: right; width: min(110px, 18%); font-variant-numeric: tabular-nums } th { font-weight: 600; color: #566273 }
+td.n, th.n { text-align: right; width: 110px; font-variant-numeric: tabular-nums } th { font-weight: 600; color: #566273 }
 svg { width: 100%; height: auto } section, tr { break-inside: avoid } thead { display: table-header-group }
+@media (max-width: 600px) { td.n, th.n { width: 72px } }
 @media print { body { margin: 0; max-width: none; font-size: 12px } @page { margin: 16mm } .figures b { font-size: 18px } }
 `;
 
