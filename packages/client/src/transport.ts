@@ -25,7 +25,7 @@ type ErrorOrigin = Partial<Pick<WafstatError, 'status' | 'errorCode' | 'requestI
 class ConnectionError extends WafstatError {}
 
 /** What the client uses of a `Response`. */
-export interface FetchResponse extends Pick<Response, 'status' | 'text' | 'type'> {
+interface FetchResponse extends Pick<Response, 'status' | 'text' | 'type'> {
   headers: Pick<Headers, 'get'>;
 }
 /** The global `fetch`, or a function that can replace it here. */

@@ -91,7 +91,7 @@ export function date(time: number, zone: Zone, now: number): string {
   return year === current ? day(time, zone) : `${day(time, zone)} ${year}`;
 }
 
-export function weekday(time: number, zone: Zone): string {
+function weekday(time: number, zone: Zone): string {
   return WEEKDAYS[new Date(toLocal(time, zone)).getUTCDay()] ?? '';
 }
 

@@ -100,7 +100,7 @@ export function changed(view: View, change: Partial<View>): View {
 
 /** Later times have no ISO form with a four-digit year. */
 const TIME_MAX = Date.UTC(9999, 11, 31);
-export const THRESHOLD_DEFAULT = 5;
+const THRESHOLD_DEFAULT = 5;
 export const THRESHOLD_MAX = 10_000;
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
 

@@ -33,7 +33,7 @@ export function printable(text: string): string {
   );
 }
 
-export function replaceInvisible(text: string, replacement: (character: string) => string): string {
+function replaceInvisible(text: string, replacement: (character: string) => string): string {
   return NOT_PLAIN.test(text) ? text.replace(ALL_INVISIBLE, replacement) : text;
 }
 

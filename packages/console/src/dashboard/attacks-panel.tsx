@@ -14,7 +14,7 @@ import { StateLabel } from '../parts/table.tsx';
 import type { TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 
-export const ATTACKS_ID = 'attacks';
+const ATTACKS_ID = 'attacks';
 const ROWS = 50;
 /** The longest page of the API. More are for the command line. */
 const ROWS_MAX = 1_000;

@@ -39,7 +39,7 @@ export function isPrivateAddress(address: string): boolean {
   return address.includes('%') || PRIVATE[family].check(address, family);
 }
 
-export class PrivateAddress extends Error {}
+class PrivateAddress extends Error {}
 
 /** For connections: the address that is checked is the one that is used. Node.js does not call it for addresses. */
 export const publicLookup: LookupFunction = (hostname, options, callback) => {

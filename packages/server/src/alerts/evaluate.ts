@@ -274,7 +274,7 @@ export function percentOf(part: number, all: number): number {
   return all < LINES_MIN ? 0 : (100 * part) / all;
 }
 
-export async function countAttacks(
+async function countAttacks(
   store: Store,
   selection: { project: string; hosts: string[] | undefined; edges: readonly number[] },
   rule: AttackRule,

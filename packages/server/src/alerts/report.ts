@@ -32,7 +32,7 @@ const INCIDENTS_MAX = 50;
 /** A bar per hour up to here, then one per day. */
 const HOURLY_MS_MAX = 8 * DAY_MS;
 
-export interface Totals {
+interface Totals {
   requests: number;
   attacks: number;
   blocked: number;

@@ -125,7 +125,7 @@ export function ruleFields(rule: AlertRule): Fields {
 }
 
 /** Names are checked again when they are resolved. */
-export function webhookUrl(value: unknown, allowPrivate: boolean): string {
+function webhookUrl(value: unknown, allowPrivate: boolean): string {
   const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : null;
   if (url === null || !/^https?:$/.test(url.protocol) || url.href.length > URL_LENGTH_MAX)
     throw new Error(

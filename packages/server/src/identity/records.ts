@@ -6,7 +6,7 @@ export type Role = (typeof ROLES)[number];
 
 /** Where a user may sign in: the API (`programmatic`), the console, or both. Set when the user is created. */
 export const ACCESS_TYPES = ['programmatic', 'console', 'both'] as const;
-export type AccessType = (typeof ACCESS_TYPES)[number];
+type AccessType = (typeof ACCESS_TYPES)[number];
 
 export interface Domain {
   id: string;

@@ -20,7 +20,7 @@ interface TopCounts<Item = Count> {
 }
 
 /** A value of attacks. It has from `num` to `num + error` attacks. */
-export interface BoundedCount extends Count {
+interface BoundedCount extends Count {
   error: number;
 }
 

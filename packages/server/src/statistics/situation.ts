@@ -38,7 +38,7 @@ export interface Situation extends TimeRange {
 }
 
 /** `category`, `host` and `source` are null unless one value has at least half of the attacks. */
-export interface Burst extends TimeRange {
+interface Burst extends TimeRange {
   /** The burst has not ended: `to` is the end of the range. */
   open: boolean;
   category: Category | null;
@@ -215,7 +215,7 @@ const CATEGORY_TEXTS: Readonly<Record<Category, string>> = {
 };
 
 /** `HTTP flood on shop.example.com from 192.0.2.58, 12 times the usual, 88% blocked`. */
-export function burstText({ category, host, source, attacks, blocked, times_usual }: Burst): string {
+function burstText({ category, host, source, attacks, blocked, times_usual }: Burst): string {
   const what = [
     category === null ? 'attacks' : CATEGORY_TEXTS[category],
     host !== null && `on ${host}`,

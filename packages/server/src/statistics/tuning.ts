@@ -28,7 +28,7 @@ export interface TuningQuery extends Selection, TimeRange {
   idFrom: number;
 }
 
-export type Likely = 'false_positive' | 'unclear' | 'attack';
+type Likely = 'false_positive' | 'unclear' | 'attack';
 
 export interface TuningItem {
   rules: string[];

@@ -212,7 +212,7 @@ export function parseAttackConditions(query: RawQuery): AttackConditions {
 }
 
 /** The filters that are lists: those that statistics have, too. */
-export function parseFilterLists(query: RawQuery): AttackFilter {
+function parseFilterLists(query: RawQuery): AttackFilter {
   const filter: AttackFilter = { include: {}, exclude: {} };
   for (const [name, list] of Object.entries(LISTS)) {
     for (const [parameter, conditions] of [

@@ -91,7 +91,7 @@ export const RANGE_PARAMETERS = {
   }),
 };
 
-export const TRACE_PARAMETERS = {
+const TRACE_PARAMETERS = {
   trace: integer('1: explain the query in the header `Server-Timing`. Requires the role `admin`.', {
     enum: [0, 1],
     default: 0,
