@@ -87,7 +87,12 @@ function incidentColumns(zone: Zone): Column<Incident>[] {
     { title: 'From', cell: ({ since }) => formatTime(since, zone) },
     { title: 'To', cell: ({ until }) => (until === null ? 'open' : formatTime(until, zone)) },
     { title: 'Alert', cell: ({ alert }) => <RowName name={alert} /> },
-    { title: 'Attacks', isNumber: true, cell: ({ total, attacks }) => count(total ?? attacks) },
+    {
+      title: 'Attacks',
+      isNumber: true,
+      cell: ({ total, attacks, until }) =>
+        until === null && attacks !== null ? `${count(attacks)} at first` : count(total ?? attacks),
+    },
     { title: 'Usually', isNumber: true, isWide: true, cell: ({ usual }) => count(usual) },
     {
       title: 'Mostly',

@@ -77,7 +77,10 @@ const INCIDENT = object({
   usual: nullable('integer', 'Usual number of attacks in such a window.'),
   percent: nullable('integer', 'Share in percent, for `errors` and `dropped`.'),
   host: nullable('string', 'Host with the most attacks.'),
-  source: nullable('string', 'Client address with the most attacks, or the silent log source.'),
+  source: nullable(
+    'string',
+    'Client address with the most attacks, or the log source that is silent or has dropped lines.',
+  ),
   category: nullable('string', 'Category with the most attacks.'),
   rule: nullable('string', 'Rule that matched the most attacks.'),
   deliveries: array(DELIVERY),
