@@ -28,7 +28,7 @@ function mayHoldFiles(directory: string): boolean {
 /** Files share a worker process: loading the modules for each file takes longer than many of them run. */
 const COMMON = {
   isolate: false,
-  setupFiles: 'test/random.ts',
+  setupFiles: ['test/random.ts', 'test/processor-time.ts'],
   // These only end what hangs: no test depends on how fast the machine is.
   testTimeout: 600_000,
   hookTimeout: 300_000,
@@ -36,6 +36,7 @@ const COMMON = {
 };
 const BLACK_BOX = {
   ...COMMON,
+  setupFiles: [...COMMON.setupFiles, 'test/failed-processes.ts'],
   // Run the build output as it is, not transformed by Vite.
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };

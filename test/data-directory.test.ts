@@ -292,16 +292,12 @@ describe('a backup', () => {
       log,
     ]);
     const backups: string[] = [];
-    let isDone = false;
-    ingest.ended.then(() => {
-      isDone = true;
-    });
     do {
       const to = sandbox.path(`backup-${backups.length}`);
       const { status, stderr } = await sandbox.run(['backup', '--data', sandbox.data, '--to', to]);
       expect(status, stderr).toBe(0);
       backups.push(to);
-    } while (!isDone);
+    } while (!ingest.hasEnded);
     expect((await ingest.ended).status).toBe(0);
     for (const backup of backups) {
       expect(readdirSync(backup).sort()).toEqual([

@@ -106,14 +106,10 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         const before = count;
         count += 20_000;
         ingest = sandbox.start(['ingest', ...where, '--format', 'events', log]);
-        let hasEnded = false;
-        ingest.ended.then(() => {
-          hasEnded = true;
-        });
         const counted = async () => sum((await api.timeline(RANGE)).requests);
         await eventually(async () => (await counted()) > before || undefined, 'a chunk');
         await postgres.kill();
-        const warns = () => ingest.stderr.includes('; retrying') || hasEnded || undefined;
+        const warns = () => ingest.stderr.includes('; retrying') || ingest.hasEnded || undefined;
         await eventually(warns, 'a warning');
         await postgres.run();
         expect((await ingest.end()).status).toBe(0);
