@@ -28,7 +28,7 @@ function mayHoldFiles(directory: string): boolean {
 /** Files share a worker process: loading the modules for each file takes longer than many of them run. */
 const COMMON = {
   isolate: false,
-  setupFiles: 'test/random.ts',
+  setupFiles: ['test/random.ts', 'test/processor-time.ts'],
   // These only end what hangs: no test depends on how fast the machine is.
   testTimeout: 600_000,
   hookTimeout: 300_000,
@@ -36,6 +36,7 @@ const COMMON = {
 };
 const BLACK_BOX = {
   ...COMMON,
+  setupFiles: [...COMMON.setupFiles, 'test/failed-processes.ts'],
   // Run the build output as it is, not transformed by Vite.
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };
@@ -69,36 +70,31 @@ const PROJECT_ORDER = ['stores', 'blackbox', 'postgres', 'citus', 'console', 'un
 /** The files of each project that take longest, in the order in which they run. */
 const LONG_FILES = [
   ...[
-    'postgres',
     'postgres-citus',
-    'postgres-citus-faults',
+    'postgres-nth-call',
     'postgres-service',
+    'postgres',
+    'postgres-newest',
+    'postgres-trouble',
     'postgres-faults',
+    'postgres-citus-faults',
+    'postgres-alerts',
     'postgres-cluster',
     'postgres-identity',
   ],
-  ...[
-    'faults',
-    'packaging',
-    'alerts',
-    'follow',
-    'lifecycle',
-    'workers',
-    'crash',
-    'data-directory',
-    'web-servers',
-  ],
-  ...['clients', 'push', 'metrics', 'interop', 'operations', 'exact-counts', 'grafana', 'ingest'],
+  ...['nth-call', 'alerts', 'data-directory', 'packaging', 'faults', 'follow'],
+  ...['tuning', 'ingest', 'workers', 'lifecycle', 'simulation', 'crash', 'web-servers', 'operations'],
+  ...['several-logs', 'push', 'exact-counts', 'interop', 'clients', 'packages', 'metrics', 'cli', 'grafana'],
   ...[
     'console',
-    'console-attacks',
     'console-accessibility',
-    'console-access',
     'console-management',
+    'console-access',
+    'console-attacks',
     'console-categories',
   ],
-  ...['lmdb', 'read-ahead', 'damage', 'hostile', 'calls', 'cached-counts', 'routes', 'connections'],
-  ...['oracle', 'points-cache', 'live-charts', 'abuse'],
+  ...['lmdb', 'oracle', 'calls', 'routes', 'connections', 'damage', 'file', 'replay', 'unwrap', 'hostile'],
+  ...['read-ahead', 'situation-call', 'live-charts', 'abuse'],
 ].map((name) => `${name}.test.ts`);
 
 class LongFilesFirst extends BaseSequencer {

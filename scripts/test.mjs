@@ -1,6 +1,6 @@
 // Runs setup with type check, lint and all tests. The last line is `N passed, N failed`.
 import { spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +8,8 @@ import { installCitus, installComponents } from './components.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const report = `${root}/.cache/tests.json`;
+/** What test/processor-time.ts writes. */
+const times = `${root}/.cache/test-times.ndjson`;
 const isCi = process.env.CI === 'true';
 let passed = 0;
 let failed = 0;
@@ -63,7 +65,8 @@ function count(ok) {
 
 async function runTests() {
   mkdirSync(dirname(report), { recursive: true });
-  rmSync(report, { force: true });
+  for (const old of [report, times]) rmSync(old, { force: true });
+  process.env.TEST_TIMES = times;
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
   const ok = await run(root, 'node_modules/.bin/vitest', 'run', ...reporters);
   const results = readReport();
@@ -76,8 +79,18 @@ async function runTests() {
     console.log(`${skipped} tests were skipped, which counts as failed in CI`);
     failed += skipped;
   }
-  printSlowest(results.testResults);
-  if (process.platform === 'linux') console.log(`processor time: ${processorTime().toFixed(0)} s`);
+  const durations = results.testResults.map(({ name, startTime, endTime }) => ({
+    name,
+    seconds: (endTime - startTime) / 1_000,
+  }));
+  printMost('slowest files', durations);
+  if (!existsSync(times)) return;
+  const used = readFileSync(times, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  printMost('most processor time', used);
+  console.log(`processor time: ${processorTime().toFixed(0)} s`);
 }
 
 /** Of everything that has run so far, in seconds: unlike the duration, it hardly depends on what else the machine does. */
@@ -109,13 +122,9 @@ function readReport() {
 }
 
 /** A file may be listed twice: once for each vitest project that runs it. */
-function printSlowest(files) {
-  const durations = files.map(({ name, startTime, endTime }) => ({
-    name,
-    seconds: (endTime - startTime) / 1_000,
-  }));
-  console.log('\nslowest files:');
-  for (const { name, seconds } of durations.sort((a, b) => b.seconds - a.seconds).slice(0, 10)) {
+function printMost(title, files) {
+  console.log(`\n${title}:`);
+  for (const { name, seconds } of files.toSorted((a, b) => b.seconds - a.seconds).slice(0, 10)) {
     console.log(`${seconds.toFixed(1).padStart(7)} s  ${relative(root, name)}`);
   }
 }

@@ -11,17 +11,18 @@ import { Random, scaled } from './random.ts';
 import { ndjson, Sandbox } from './sandbox.ts';
 
 const SEED = 9;
-/** More than are counted before a kill. PostgreSQL counts fewer in that time. */
-const LINES = inject('postgresUrl') === undefined ? 120_000 : 60_000;
+const isEmbedded = inject('postgresUrl') === undefined;
+/** More than are counted before a kill. PostgreSQL counts fewer in that time. If all have been counted, there are more. */
+const LINES = isEmbedded ? 40_000 : 15_000;
 const KILLS = scaled(5);
-const SMALL_FILES = 600;
+const SMALL_FILES = isEmbedded ? 600 : 200;
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
 const HOSTNAMES = ['a.example', 'b.example', 'c.example'];
 const ALL = { from: START, to: START + SPAN_MS, offsetMinutes: 0, hostnames: undefined };
-/** Makes the file longer, so that a run has many commits, and threads to read it. */
-const PADDING = 'x'.repeat(600);
+/** Makes the file longer, so that a run has many commits; and threads to read it, as more than 64 MiB are left. */
+const PADDING = 'x'.repeat(1_800);
 
 let sandbox: Sandbox;
 beforeEach(() => {

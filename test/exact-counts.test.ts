@@ -6,7 +6,7 @@ import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
 const SEED = 20_250_115;
 /** Fewer on PostgreSQL, where nearly each of them is a row of its own. */
-const EVENTS = inject('postgresUrl') === undefined ? 60_000 : 10_000;
+const EVENTS = inject('postgresUrl') === undefined ? Math.max(20_000, scaled(60_000)) : 5_000;
 const START = Date.UTC(2025, 0, 15, 7, 11, 13, 17);
 const SPAN_MS = 40 * 86_400_000;
 const HOSTNAMES = Array.from({ length: 20 }, (_, i) => `host-${i + 1}.example`);

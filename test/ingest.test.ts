@@ -632,8 +632,11 @@ test.runIf(availableParallelism() > 1)('the program reads a large file in thread
 
 test('the program starts no threads for an error log, whose lines depend on each other', async () => {
   const lines = fixtureLines('apache-error.log');
-  const repeats = Math.ceil(20e6 / lines.join('\n').length);
-  const file = sandbox.write('error.log', Array(repeats).fill(lines.join('\n')).join('\n'));
+  // Short lines in the first chunk, which shows that they depend on each other. Then few lines of many bytes.
+  const repeated = (bytes: number, line: string) => Array(Math.ceil(bytes / line.length)).fill(line);
+  const long = lines.map((line) => `${line}${'x'.repeat(4_000)}`);
+  const content = [...repeated(2e6, lines.join('\n')), ...repeated(18e6, long.join('\n'))];
+  const file = sandbox.write('error.log', content.join('\n'));
   const { stdout, threads } = await ingestWithProfiles('error', file);
   expect(stdout).toMatch(/^dropped +[1-9]/m);
   expect(threads).toBe(0);

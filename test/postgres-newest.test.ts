@@ -37,7 +37,8 @@ describe.skipIf(!NEWEST_POSTGRES.isInstalled() && process.env.CI !== 'true')(
           password: PASSWORD,
           schema: `test_${++schemas}`,
           usesTls: () => false,
-          timeoutMs: 30_000,
+          // Random queries can take longer on a busy machine.
+          timeoutMs: 120_000,
           connectionsMax: 10,
           mayMigrate: false,
           ...limits,

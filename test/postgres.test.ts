@@ -27,7 +27,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         password: PASSWORD,
         schema: `test_${++schemas}`,
         usesTls: () => false,
-        timeoutMs: 30_000,
+        // Random queries can take longer on a busy machine.
+        timeoutMs: 120_000,
         connectionsMax: 10,
         mayMigrate: false,
         ...limits,

@@ -28,6 +28,12 @@ export interface StartOptions {
   group?: boolean;
 }
 
+/** Those that run, or have run during the current test. */
+export const recentProcesses = new Set<Process>();
+
+/** What is printed of the log of a process when a test fails. */
+const LOG_LENGTH_MAX = 4_000;
+
 export class Process {
   readonly #child: ChildProcess;
   readonly #command: string;
@@ -35,7 +41,7 @@ export class Process {
   readonly ended: Promise<Ended>;
   stdout = '';
   stderr = '';
-  #hasEnded = false;
+  hasEnded = false;
 
   constructor(
     args: readonly string[],
@@ -48,6 +54,7 @@ export class Process {
     const [command, ...first] = program;
     const child = spawn(command, [...first, ...args], { env: { PATH, ...env }, detached: group });
     this.#child = child;
+    recentProcesses.add(this);
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       this.stdout += text;
     });
@@ -61,7 +68,7 @@ export class Process {
     this.ended = new Promise((resolve, reject) => {
       child.on('error', reject);
       child.on('close', (status, signal) => {
-        this.#hasEnded = true;
+        this.hasEnded = true;
         resolve({ status, signal, stdout: this.stdout, stderr: this.stderr });
       });
     });
@@ -81,7 +88,7 @@ export class Process {
   async line(prefix: string, timeoutMs = TIMEOUT_MS): Promise<string> {
     const find = () => {
       const line = wholeLines(this.stdout).find((text) => text.startsWith(prefix));
-      if (line === undefined && this.#hasEnded) throw new Error(`the process ended: ${this.#describe()}`);
+      if (line === undefined && this.hasEnded) throw new Error(`the process ended: ${this.#describe()}`);
       return line;
     };
     return eventually(find, `a line '${prefix}...' from ${this.#command}`, timeoutMs);
@@ -105,6 +112,11 @@ export class Process {
     if (this.#group) this.signalGroup('SIGKILL');
     else this.#child.kill('SIGKILL');
     return this.end();
+  }
+
+  /** The end of its log is where to look for what went wrong. */
+  describeEnd(): string {
+    return `${this.#command}\n${this.stderr.slice(-LOG_LENGTH_MAX)}`;
   }
 
   #describe(): string {

@@ -156,7 +156,7 @@ export function lifecycleTests({ fresh, destroyAll, runs }: Suite): void {
   test('a project that is copied to another store and back is unchanged', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
-    const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
+    const drawn = fc.sample(event, { numRuns: 120, seed: 5 });
     await store.prune(NOW - 39 * DAY_MS + 12_345);
     await store.append({ ...batch('p', ids, drawn), id: 'x', dropped: { bad_time: 2, not_json: 1 } });
     await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));

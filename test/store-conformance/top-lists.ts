@@ -133,7 +133,7 @@ export function topListTests({ fresh, destroyAll, runs }: Suite): void {
   test('top lists are copied to another store and back', async () => {
     const { store } = await fresh();
     const ids = await addHosts(store, 'p');
-    const drawn = fc.sample(attackWithDetails, { numRuns: 300, seed: 6 });
+    const drawn = fc.sample(attackWithDetails, { numRuns: 120, seed: 6 });
     await store.append(batch('p', ids, drawn));
     const other = memoryStore(() => NOW, { eventsMax: 0 });
     await copyProject(store, other, 'p');

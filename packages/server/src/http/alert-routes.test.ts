@@ -1,75 +1,21 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { createClient } from '@wafstat/client';
-import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { AppWithUsers } from '../../../../test/app-with-users.ts';
 import { checkDocumented } from '../../../../test/documented.ts';
-import { memoryStore } from '../../../../test/memory-store.ts';
 import { Incidents, NO_FACTS } from '../alerts/incidents.ts';
-import { type Identity, openIdentity } from '../identity/identity.ts';
-import { createApp } from './app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 const RULE = { kind: 'threshold', attacks: 100, within_s: 300, category: 'sqli' } as const;
 const WEBHOOK = 'https://hooks.example.com/secret-path';
 
-let directory: string;
-let identity: Identity;
-let app: FastifyInstance;
-let project: string;
-const tokens = new Map<string, string>();
-
+let routes: AppWithUsers;
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'wafstat-alert-routes-'));
-  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
-  const names = { domain: 'default', project: 'own', user: 'admin' };
-  const made = await identity.administration.bootstrap(names, 'password');
-  project = made.project.id;
-  await identity.administration.addUser({
-    name: 'reader',
-    domain_id: made.domain.id,
-    access: 'both',
-    password: 'password',
-    roles: { [project]: ['reader'] },
-  });
-  app = await createApp({
-    store: memoryStore(() => NOW),
-    identity,
-    now: () => NOW,
-    catalog: { publicUrl: null, region: 'r' },
-    bodyBytesMax: 1_048_576,
-    rateLimit: 0,
-    limits: { retentionMs: NOW, hostsMax: 10 },
-    logger: false,
-  });
-  for (const user of ['admin', 'reader']) {
-    const identityOf = {
-      methods: ['password'],
-      password: { user: { name: user, password: 'password', domain: { name: 'default' } } },
-    };
-    const { headers } = await app.inject({
-      method: 'POST',
-      url: '/v3/auth/tokens',
-      payload: { auth: { identity: identityOf, scope: { project: { id: project } } } },
-    });
-    tokens.set(user, String(headers['x-subject-token']));
-  }
+  routes = await AppWithUsers.start(() => NOW, ['reader']);
 });
+afterEach(() => routes.stop());
 
-afterEach(async () => {
-  await app.close();
-  await identity.close();
-  rmSync(directory, { recursive: true });
-});
-
-async function call(user: string, method: 'GET' | 'POST' | 'DELETE', path: string, payload?: object) {
-  const url = `/v1/${project}/waf/alerts${path}`;
-  const headers = { 'X-Auth-Token': tokens.get(user) ?? '' };
-  const response = await app.inject({ method, url, headers, ...(payload && { payload }) });
-  if (response.body !== '') checkDocumented(method, url, response.statusCode, response.body);
-  return { status: response.statusCode, body: response.body === '' ? null : response.json() };
-}
+const call = (user: string, method: 'GET' | 'POST' | 'DELETE', path: string, payload?: object) =>
+  routes.call(user, method, `alerts${path}`, payload);
 
 test('administrators add and delete alerts; readers list them, without secrets', async () => {
   const added = await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
@@ -113,8 +59,8 @@ test('a mistake is a 400 that names the field', async () => {
 
 test('incidents are listed newest first, in pages, with their deliveries', async () => {
   const { body } = await call('admin', 'POST', '', { name: 'a', rule: RULE, mail: 'ops@example.com' });
-  const records = new Incidents(identity.alerts, () => NOW);
-  const alert = identity.administration.alertNamed(project, body.id);
+  const records = new Incidents(routes.identity.alerts, () => NOW);
+  const alert = routes.identity.administration.alertNamed(routes.project, body.id);
   await records.lead();
   for (const since of [NOW - 2_000, NOW - 1_000]) {
     const incident = await records.open(alert, { ...NO_FACTS, since, attacks: 120, host: '<b>' });
@@ -140,8 +86,8 @@ test('incidents are listed newest first, in pages, with their deliveries', async
 test('thresholds appear in the form of the API family', async () => {
   await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
   await call('admin', 'POST', '', { name: 'spike', rule: { kind: 'spike' }, webhook: WEBHOOK });
-  const url = `/v2/${project}/waf/alerts`;
-  const response = await app.inject({ url, headers: { 'X-Auth-Token': tokens.get('reader') ?? '' } });
+  const url = `/v2/${routes.project}/waf/alerts`;
+  const response = await routes.app.inject({ url, headers: { 'X-Auth-Token': routes.token('reader') } });
   checkDocumented('GET', url, response.statusCode, response.body);
   expect(response.json()).toEqual({
     total: 1,
@@ -165,8 +111,8 @@ test('weekly reports appear in the form of the API family', async () => {
   const { body: alert } = await call('admin', 'POST', '', { name: 'week', rule, mail: 'ops@example.com' });
   await call('admin', 'POST', '', { name: 'sqli', rule: RULE, webhook: WEBHOOK });
   const read = async (name: string) => {
-    const url = `/v1/${project}/waf/security-report/${name}`;
-    const response = await app.inject({ url, headers: { 'X-Auth-Token': tokens.get('reader') ?? '' } });
+    const url = `/v1/${routes.project}/waf/security-report/${name}`;
+    const response = await routes.app.inject({ url, headers: { 'X-Auth-Token': routes.token('reader') } });
     checkDocumented('GET', url, response.statusCode, response.body);
     return response.json();
   };
@@ -180,8 +126,8 @@ test('weekly reports appear in the form of the API family', async () => {
   expect(await read('subscriptions')).toEqual({ total: 1, items: [subscription] });
   for (const name of ['history-periods', 'sending-records'])
     expect(await read(name)).toEqual({ total: 0, items: [] });
-  const [record] = identity.alerts.alertsOf(project).filter(({ name }) => name === 'week');
-  const incidents = new Incidents(identity.alerts, () => NOW);
+  const [record] = routes.identity.alerts.alertsOf(routes.project).filter(({ name }) => name === 'week');
+  const incidents = new Incidents(routes.identity.alerts, () => NOW);
   await incidents.lead();
   const incident = record && (await incidents.addReport(record, NOW));
   const period = {
@@ -198,11 +144,11 @@ test('weekly reports appear in the form of the API family', async () => {
 });
 
 test('the typed client manages alerts', async () => {
-  const address = await app.listen({ port: 0, host: '127.0.0.1' });
+  const address = await routes.app.listen({ port: 0, host: '127.0.0.1' });
   const client = createClient({
     url: address,
-    projectId: project,
-    credentials: { token: tokens.get('admin') ?? '' },
+    projectId: routes.project,
+    credentials: { token: routes.token('admin') },
   });
   const { id, secret } = await client.addAlert({ name: 'a', rule: RULE, webhook: WEBHOOK });
   expect(secret).toHaveLength(40);

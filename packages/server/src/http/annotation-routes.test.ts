@@ -1,73 +1,17 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { createClient } from '@wafstat/client';
-import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { checkDocumented } from '../../../../test/documented.ts';
-import { memoryStore } from '../../../../test/memory-store.ts';
-import { type Identity, openIdentity } from '../identity/identity.ts';
-import type { Role } from '../identity/records.ts';
-import { createApp } from './app.ts';
+import { AppWithUsers } from '../../../../test/app-with-users.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 
-let directory: string;
-let identity: Identity;
-let app: FastifyInstance;
-let project: string;
-const tokens = new Map<string, string>();
-
+let routes: AppWithUsers;
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'wafstat-annotation-routes-'));
-  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
-  const { administration } = identity;
-  const names = { domain: 'default', project: 'own', user: 'admin' };
-  const made = await administration.bootstrap(names, 'password');
-  project = made.project.id;
-  for (const role of ['reader', 'ingest'] satisfies Role[]) {
-    const roles = { [project]: [role] };
-    const user = {
-      name: role,
-      domain_id: made.domain.id,
-      access: 'both',
-      password: 'password',
-      roles,
-    } as const;
-    await administration.addUser(user);
-  }
-  app = await createApp({
-    store: memoryStore(() => NOW),
-    identity,
-    now: () => NOW,
-    catalog: { publicUrl: null, region: 'r' },
-    bodyBytesMax: 1_048_576,
-    rateLimit: 0,
-    limits: { retentionMs: NOW, hostsMax: 10 },
-    logger: false,
-  });
-  for (const name of ['admin', 'reader', 'ingest']) {
-    const user = { name, password: 'password', domain: { name: 'default' } };
-    const identityOf = { methods: ['password'], password: { user } };
-    const payload = { auth: { identity: identityOf, scope: { project: { id: project } } } };
-    const { headers } = await app.inject({ method: 'POST', url: '/v3/auth/tokens', payload });
-    tokens.set(name, String(headers['x-subject-token']));
-  }
+  routes = await AppWithUsers.start(() => NOW, ['reader', 'ingest']);
 });
+afterEach(() => routes.stop());
 
-afterEach(async () => {
-  await app.close();
-  await identity.close();
-  rmSync(directory, { recursive: true });
-});
-
-async function call(user: string, method: 'GET' | 'POST' | 'DELETE', path = '', payload?: object) {
-  const url = `/v1/${project}/waf/annotations${path}`;
-  const headers = { 'X-Auth-Token': tokens.get(user) ?? '' };
-  const response = await app.inject({ method, url, headers, ...(payload && { payload }) });
-  if (response.body !== '') checkDocumented(method, url, response.statusCode, response.body);
-  return { status: response.statusCode, body: response.body === '' ? null : response.json() };
-}
+const call = (user: string, method: 'GET' | 'POST' | 'DELETE', path = '', payload?: object) =>
+  routes.call(user, method, `annotations${path}`, payload);
 
 test('readers list the annotations of a range, users with the role ingest add them, administrators delete them', async () => {
   const { status, body: release } = await call('ingest', 'POST', '', { text: 'release 4.2' });
@@ -97,9 +41,9 @@ test('readers list the annotations of a range, users with the role ingest add th
 });
 
 test('the typed client adds, lists and deletes annotations', async () => {
-  const url = await app.listen({ port: 0, host: '127.0.0.1' });
-  const token = tokens.get('admin') ?? '';
-  const client = createClient({ url, projectId: project, credentials: { token } });
+  const url = await routes.app.listen({ port: 0, host: '127.0.0.1' });
+  const token = routes.token('admin');
+  const client = createClient({ url, projectId: routes.project, credentials: { token } });
   const added = await client.addAnnotation({ text: 'release 4.2', time: NOW - 1 });
   expect(await client.annotations({ from: NOW - 1, to: NOW })).toEqual({ total: 1, items: [added] });
   await client.deleteAnnotation(added.id);
@@ -123,9 +67,9 @@ test('a mistake is a 400 that names the field', async () => {
 });
 
 test('a project has at most 1,000 annotations', async () => {
-  await identity.alerts.change((write) => {
+  await routes.identity.alerts.change((write) => {
     for (let i = 0; i < 1_000; i++)
-      write.putAnnotation({ id: `a${i}`, project_id: project, time: i, text: 'x', link: null });
+      write.putAnnotation({ id: `a${i}`, project_id: routes.project, time: i, text: 'x', link: null });
   });
   const { status, body } = await call('admin', 'POST', '', { text: 'one more' });
   expect([status, body.error_msg]).toEqual([400, expect.stringContaining('delete old ones first')]);
