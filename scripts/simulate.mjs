@@ -1,5 +1,5 @@
 // Runs the simulation: bundles it into .cache, because Node.js does not run TypeScript, and starts it with the arguments.
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
@@ -14,4 +14,6 @@ const bundle = await rolldown({
 });
 await bundle.write({ file, codeSplitting: false, sourcemap: 'inline' });
 process.on('exit', () => rmSync(file, { force: true }));
+// The store is small. In memory, its commits do not wait for the disk.
+if (existsSync('/dev/shm')) process.env.TMPDIR ??= '/dev/shm';
 await import(file);

@@ -61,6 +61,20 @@ export const INGEST_MUTANTS: readonly Mutant[] = [
     file('has the same counts wherever it was cut'),
   ),
   mutant(
+    'shorter-copy-grows-during-search',
+    'ingest/tail.ts',
+    'Math.min(bytes, Math.max(0, size - progress.offset))',
+    'bytes',
+    follow('grows before any read'),
+  ),
+  mutant(
+    'shorter-copy-part-of-first-line',
+    'ingest/checkpoints.ts',
+    '(start === this.#after && isSameLine)',
+    'start === this.#after',
+    follow('grows before any read'),
+  ),
+  mutant(
     'shorter-copy-equal-length',
     'ingest/checkpoints.ts',
     'link.bytes > bytes.length)',

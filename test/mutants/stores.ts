@@ -285,6 +285,13 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     retention('events that someone brings back'),
   ),
   mutant(
+    'retention-notes-delay-late',
+    'store/retention.ts',
+    'if (state.note !== null && !isScheduled)',
+    'if (state.note !== null && isDue)',
+    retention('events that someone brings back'),
+  ),
+  mutant(
     'retention-expects-no-horizon',
     'store/retention.ts',
     'topListsBefore, expectedHorizon, ...',

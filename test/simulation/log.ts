@@ -14,6 +14,9 @@ interface Rotation {
   keep: number;
 }
 
+/** A writer that has written so much is restarted: holes of any length would take most of the time. */
+const RESTART_BYTES = 4_000_000;
+
 interface NewLine {
   line: Line;
   text: string;
@@ -92,7 +95,7 @@ export class Log {
   }
 
   #append(file: Inode, bytes: Buffer): void {
-    const at = this.#keepsOffset ? this.#offset : file.size;
+    const at = this.#keepsOffset && this.#offset < RESTART_BYTES ? this.#offset : file.size;
     this.#disk.append(file, bytes, at);
     this.#offset = at + bytes.length;
   }

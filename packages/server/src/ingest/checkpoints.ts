@@ -56,6 +56,8 @@ export class Checkpoints {
   #keyBefore: Buffer = Buffer.alloc(0);
   #siblings: string[] = [];
   #links: BatchLink[] = [];
+  /** The hash of the first line that `nextCounted` has seen without its end. */
+  #partialLineHash: string | null = null;
   /** The current chunk, which grows up to CHUNK_BYTES_MAX so that the chain of a followed file stays short. */
   #hash: Hash | ChunkDigests = chunkHash('');
   /** The result of the last `extend`. */
@@ -81,7 +83,11 @@ export class Checkpoints {
   ): Promise<{ bytes: Buffer; readerState: string } | null> {
     // The first line rules out nearly all other files, so they need not be hashed.
     const start = isStart(this.#after) ? await peekContent(peek, peekFirstLine) : null;
-    if (start !== null) this.#after = startOf(start.subarray(0, CHUNK_BYTES_MAX));
+    if (start !== null) {
+      this.#after = startOf(start.subarray(0, CHUNK_BYTES_MAX));
+      this.#partialLineHash =
+        lineEnd(start, contentStart(start)) === start.length ? firstLineHash(start) : null;
+    }
     this.#links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
     this.#siblings = this.#links.map(({ id }) => id);
     if (this.#links.length === 0) return null;
@@ -134,7 +140,10 @@ export class Checkpoints {
     const start = 'after' in bytes ? bytes.start : startOf(bytes);
     // A hole, or headers, before a line that only `nextCounted` has seen.
     const isBeforeContent = start === '' && !('after' in bytes ? bytes.hasContent : hasContent(bytes));
-    return start === this.#after || isBeforeContent;
+    // Counted chunks were not found by a part of their first line.
+    const lineHash = 'after' in bytes ? bytes.firstLineHash : firstLineHash(bytes);
+    const isSameLine = this.#partialLineHash === null || this.#partialLineHash === lineHash;
+    return isBeforeContent || (start === this.#after && isSameLine);
   }
 
   /** The ID of the chunk before the next bytes, '' for the first chunk; null if they extend the current chunk. */

@@ -28,6 +28,7 @@ import { scaled } from '../../../../test/random.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { openLog } from './byte-stream.ts';
 import { type FileIngest, ingestFile } from './file.ts';
+import { type FileSystem, NODE_FILES, type OpenFile } from './file-system.ts';
 import { Follower } from './follow.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 import { LinesInFuture, Pipeline } from './pipeline.ts';
@@ -70,6 +71,7 @@ function follower(
   file: FileIngest = ingest,
   holdsErrorLog = false,
   stop = new AbortController().signal,
+  fs: FileSystem = NODE_FILES,
 ): Follower {
   return new Follower({
     path,
@@ -78,6 +80,7 @@ function follower(
     store,
     pipeline: pipeline(),
     now: () => clock.now,
+    fs,
     stop,
     counted() {},
     warn: (message) => warnings.push(message),
@@ -1209,6 +1212,43 @@ test('a copy that is written slowly adds no line twice', async () => {
   await lookAll(one);
   expect(await requests()).toBe(60_002);
   await one.close();
+});
+
+test.each([
+  ['inside its first line', 400],
+  ['inside a later line', 2_000],
+])('a copy that ends %s, and grows before any read of it, adds no line twice', async (_, bytes) => {
+  // In two chunks, so that the ID of one chunk with all lines is not known.
+  for (const range of ['1 to 5', '6 to 10']) {
+    const pad = 'x'.repeat(500);
+    for (let i = 0; i < 5; i++)
+      appendFileSync(path, `{"time":${NOW - 1_000},"line":"${i} of ${range}","pad":"${pad}"}\n`);
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+  }
+  const copy = `${path}.1`;
+  const whole = readFileSync(path);
+  let [reads, grownBefore] = [0, 0];
+  const growing = async (name: string) => {
+    const handle = await NODE_FILES.open(name);
+    if (name !== copy) return handle;
+    const read: OpenFile['read'] = (...args) => {
+      if (++reads === grownBefore) appendFileSync(copy, whole.subarray(bytes));
+      return handle.read(...args);
+    };
+    return { fd: handle.fd, read, stat: () => handle.stat(), close: () => handle.close() };
+  };
+  while (reads >= grownBefore) {
+    reads = 0;
+    grownBefore++;
+    writeFileSync(copy, whole.subarray(0, bytes));
+    const next = follower(ingest, false, undefined, { ...NODE_FILES, open: growing });
+    for (let look = 0; look < 3; look++) await lookAll(next);
+    expect(await requests(), `before read ${grownBefore}`).toBe(10);
+    await next.close();
+    rmSync(copy);
+  }
 });
 
 test('lines are counted after a failure of the store', async () => {

@@ -89,7 +89,10 @@ export class Tail {
 
   async #skipCounted(progress: Progress, isRotated: boolean): Promise<void> {
     const { checkpoints } = progress;
-    const peek = (bytes: number) => readAt(this.#handle, progress.offset, bytes);
+    // A copy may grow meanwhile: all is decided for one length, or it would be too short for its chunk, and then too long.
+    const { size } = await this.#handle.stat();
+    const peek = (bytes: number) =>
+      readAt(this.#handle, progress.offset, Math.min(bytes, Math.max(0, size - progress.offset)));
     for (;;) {
       const known = await checkpoints.nextCounted(peek);
       if (known === null) break;

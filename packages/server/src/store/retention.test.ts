@@ -154,7 +154,7 @@ test('a horizon that someone moves back during a pass stays there', async () => 
   expect(await counted()).toBe(3);
 });
 
-describe('events that someone brings back during a pass', () => {
+describe('events that someone brings back', () => {
   /** Runs a pass. After it has read the state, someone moves the horizon back. */
   async function passAndRestore(): Promise<void> {
     const read = store.retention;
@@ -167,17 +167,20 @@ describe('events that someone brings back during a pass', () => {
     store.retention = read;
   }
 
-  test.each([23, 25])('are kept for another day, %i hours after they were hidden', async (hours) => {
-    await policy().pass();
-    elapse(hours * HOUR_MS);
-    await passAndRestore();
-    for (let i = 0; i < 23; i++) {
-      elapse(HOUR_MS);
+  test.each([23, 25])(
+    'during a pass are kept for another day, %i hours after they were hidden',
+    async (hours) => {
       await policy().pass();
-    }
-    expect(await store.restoreHorizon(0)).toBe(0);
-    expect(await counted()).toBe(3);
-  });
+      elapse(hours * HOUR_MS);
+      await passAndRestore();
+      for (let i = 0; i < 23; i++) {
+        elapse(HOUR_MS);
+        await policy().pass();
+      }
+      expect(await store.restoreHorizon(0)).toBe(0);
+      expect(await counted()).toBe(3);
+    },
+  );
 
   test('are kept for another day if a pass that began before ends after one that hides them again', async () => {
     await policy().pass();
@@ -191,6 +194,23 @@ describe('events that someone brings back during a pass', () => {
       await policy().pass();
     };
     await policy().pass();
+    elapse(2 * HOUR_MS);
+    await policy().pass();
+    expect(await store.restoreHorizon(0)).toBe(0);
+    expect(await counted()).toBe(3);
+  });
+
+  test('are kept for another day if the process that hides them again is killed', async () => {
+    await policy().pass();
+    elapse(23 * HOUR_MS);
+    await store.restoreHorizon(0);
+    const { prune } = store;
+    store.prune = async (...args) => {
+      await prune(...args);
+      throw new Error('killed');
+    };
+    await expect(policy().pass()).rejects.toThrow('killed');
+    store.prune = prune;
     elapse(2 * HOUR_MS);
     await policy().pass();
     expect(await store.restoreHorizon(0)).toBe(0);

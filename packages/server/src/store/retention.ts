@@ -108,6 +108,9 @@ export class RetentionPolicy {
     const topListsBefore = now - this.#times.topListsMs;
     // If someone moves the horizon back meanwhile, the next pass sees that, and starts the delay again.
     const expectedHorizon = state.horizon;
+    // Before the horizon hides events again: after a kill, the delay that they had before would free them too early.
+    if (state.note !== null && !isScheduled)
+      await this.#store.noteRetention({ ...state.note, freeBefore: horizon, freeSince: now }, state.note);
     await this.#store.prune(horizon, { freeBefore, topListsBefore, expectedHorizon, ...(stop && { stop }) });
     const next = isDue || !isScheduled ? { freeBefore: horizon, freeSince: now } : {};
     const done = { ...note, ...next, trustedAt: now, passedAt: now, probationMs: 0 };
