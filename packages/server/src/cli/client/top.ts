@@ -1,12 +1,13 @@
 /** `top`: the most frequent sources, networks, URLs, rules and countries of attacks, and pages of errors, from a running service. */
-import type {
-  BoundedCount,
-  Client,
-  ErrorPagesQuery,
-  NetworkCount,
-  TopAttacks,
-  TopAttacksQuery,
-  UrlCount,
+import {
+  type BoundedCount,
+  type Client,
+  type ErrorPagesQuery,
+  type NetworkCount,
+  PAGE_CODES,
+  type TopAttacks,
+  type TopAttacksQuery,
+  type UrlCount,
 } from '@wafstat/client';
 import type { Zone } from '../../zone.ts';
 import { alignColumns, command } from '../command.ts';
@@ -25,8 +26,6 @@ interface Kind {
   one: string;
   many: string;
 }
-
-const CODES = { 404: 404, 500: 500, 502: 502 } as const;
 
 const LISTS: Readonly<Record<string, Kind>> = {
   sources: { call: (client, query) => client.topIps(query), one: 'source', many: 'sources' },
@@ -57,8 +56,8 @@ export const topCommand = command({
     ...FILTER_OPTIONS,
     code: option(
       '--code <code>',
-      'with pages: the response code of the errors, 404, 500 or 502 [default: 404]',
-      oneOf('404', '500', '502'),
+      `with pages: the response code of the errors, ${PAGE_CODES.join(', ').replace(/,(?=[^,]*$)/, ' or')} [default: 404]`,
+      oneOf(...PAGE_CODES.map(String)),
     ),
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
     output: PLOT_OUTPUT,
@@ -84,7 +83,12 @@ export const topCommand = command({
       source,
       io,
       (range, zone) => renderer(kind, zone, range),
-      (client, query) => kind.call(client, { ...query, ...filtersOf(values), top }, code && CODES[code]),
+      (client, query) =>
+        kind.call(
+          client,
+          { ...query, ...filtersOf(values), top },
+          PAGE_CODES.find((one) => String(one) === code),
+        ),
     );
   },
 });
@@ -95,7 +99,7 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
   const isNetworks = kind.one === 'network';
   return {
     plot: (list, terminal) =>
-      plotTop(list.items.map(nameOf), list, heading(list, kind, zone, range), terminal),
+      plotTop(list.items.map(nameOf), list, heading(list, kind, zone, range), counted, terminal),
     table: (list) => {
       const hasErrors = list.items.some(({ error }) => error !== 0);
       const rows = list.items.map((item) => [
