@@ -38,6 +38,7 @@ export const COMPONENTS = [
   },
   { package: 'apache2', probe: ['/usr/sbin/apache2', '-v'] },
   { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
+  { package: 'haproxy', probe: ['/usr/sbin/haproxy', '-v'] },
   { package: 'prometheus', probe: ['prometheus', '--version'] },
   { package: 'prometheus-alertmanager', probe: ['prometheus-alertmanager', '--version'] },
   { package: 'mmdebstrap', probe: ['mmdebstrap', '--version'] },

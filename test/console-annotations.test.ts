@@ -61,6 +61,26 @@ describeDemo('annotations', (demo) => {
     await expect.poll(() => demo.page.url()).toContain(`from=${NOON - 6 * HOUR_MS}&to=${NOON + 6 * HOUR_MS}`);
   });
 
+  test('annotations that are near each other are one mark with their number, which a click zooms into', async () => {
+    const morning = FROM + DAY_MS / 4;
+    const MINUTE_MS = 60_000;
+    for (let i = 0; i < 5; i++) await annotate({ text: `deploy ${i}`, time: morning + i * MINUTE_MS });
+    await demo.enter(`/console/?${FIXED}&tz=%2B00:00`);
+    const mark = demo.page.locator('.timeline').getByTitle(/^5 annotations, /);
+    await mark.waitFor();
+    expect(
+      await demo.page
+        .locator('.timeline')
+        .getByTitle(/^deploy/)
+        .count(),
+    ).toBe(0);
+    const list = demo.page.getByRole('list', { name: 'Annotations' });
+    expect(await list.getByRole('link', { name: 'deploy' }).count()).toBe(5);
+    await mark.click();
+    await expect.poll(() => Number(new URL(demo.page.url()).searchParams.get('from'))).toBeGreaterThan(FROM);
+    expect(Number(new URL(demo.page.url()).searchParams.get('from'))).toBeLessThanOrEqual(morning);
+  });
+
   test('a click on the line opens the same; filters apply, and a deleted annotation says so', async () => {
     const id = await annotate({ text: 'rules', time: TO - HOUR_MS });
     await demo.enter(`/console/?${FIXED}&action=block`);

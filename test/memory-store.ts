@@ -700,15 +700,27 @@ function perPoint(points: Event[][], row: Row, count: (events: Event[]) => numbe
 
 /** What counts of an event: itself, nothing, or its bytes. */
 function countedIn(row: Row, event: Event): Event[] {
-  const { request, attack, details, status = 0, upstreamStatus = status } = event;
+  const { request, attack, details } = event;
   if (row !== null && 'categories' in row) {
     const isCounted = attack !== null && row.categories.includes(attack);
     return isCounted && (!row.blocked || details?.blocked === true) ? [event] : [];
   }
   if (!request) return [];
   if (row === null) return [event];
-  if ('codes' in row) return row.codes.includes(row.upstream ? upstreamStatus : status) ? [event] : [];
+  if ('codes' in row) return byCode(event, row.upstream).filter(({ status }) => row.codes.includes(status));
   return [{ ...event, count: (row.bytes === 'in' ? event.bytesIn : event.bytesOut) ?? 0 }];
+}
+
+/** An event for each code, which is its status: that of the firewall, or of the server behind it. */
+function byCode(event: Event, upstream: boolean | undefined): (Event & { status: number })[] {
+  const { status = 0, upstreamStatus = status, otherCodes = [] } = event;
+  const others = otherCodes.flatMap((code, i) =>
+    i % 2 === 0 ? [{ ...event, status: code, count: otherCodes[i + 1] ?? 0 }] : [],
+  );
+  return [
+    { ...event, status: upstream ? upstreamStatus : status, count: event.count - sum(others) },
+    ...others,
+  ];
 }
 
 function busiestSecond(events: readonly Event[]): number {

@@ -28,6 +28,12 @@ export const APACHE = {
   isInstalled: () => [APACHE.program, APACHE.module, CRS].every((path) => existsSync(path)),
 };
 
+export const HAPROXY = {
+  program: '/usr/sbin/haproxy',
+  needs: 'apt-get install haproxy',
+  isInstalled: () => existsSync(HAPROXY.program),
+};
+
 const CRS = '/usr/share/modsecurity-crs/rules';
 
 const ENGINE = `
@@ -180,6 +186,29 @@ export async function startPlainApache(
 ): Promise<WebServer> {
   const { directory, port } = await prepare();
   return runApache(directory, port, settingsOf(directory), ...modules);
+}
+
+/** HAProxy, which logs in UTC. `proxiesOf`: its frontends and backends. */
+export async function startHaproxy(proxiesOf: (port: number) => string): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  const file = join(directory, 'haproxy.cfg');
+  writeFileSync(
+    file,
+    `global
+  log stdout format raw local0
+defaults
+  mode http
+  log global
+  option dontlognull
+  retries 0
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+${proxiesOf(port)}
+`,
+  );
+  const command = `exec env TZ=UTC ${HAPROXY.program} -db -f ${file} >${directory}/access.log`;
+  return start('/bin/sh', ['-c', command], directory, port);
 }
 
 async function prepare(): Promise<{ directory: string; port: number }> {

@@ -34,7 +34,7 @@ export interface RandomEvent extends Omit<Event, 'hostId'> {
   host: number | null;
 }
 
-export const event: fc.Arbitrary<RandomEvent> = fc.record({
+const anyEvent: fc.Arbitrary<RandomEvent> = fc.record({
   time: moment,
   host: fc.option(fc.integer({ min: 0, max: HOSTNAMES.length - 1 })),
   request: fc.boolean(),
@@ -45,6 +45,12 @@ export const event: fc.Arbitrary<RandomEvent> = fc.record({
   upstreamStatus: fc.constantFrom(undefined, undefined, 0, 200, 404, 502),
   bytesIn: fc.constantFrom(undefined, 0, 17, 2 ** 40),
   bytesOut: fc.constantFrom(undefined, 0, 1_234, 2 ** 40),
+  otherCodes: fc.constantFrom(undefined, [404, 1], [200, 3, 0, 2, 502, 1]),
+});
+/** Not more requests with other codes than requests. */
+export const event = anyEvent.map(({ otherCodes = [], ...drawn }): RandomEvent => {
+  const others = otherCodes.reduce((sum, value, i) => (i % 2 === 1 ? sum + value : sum), 0);
+  return others > 0 && others <= drawn.count ? { ...drawn, otherCodes } : drawn;
 });
 
 export const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });

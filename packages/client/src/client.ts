@@ -180,7 +180,7 @@ export type ResponseCodesQuery = TimelineQuery & {
 
 export type ErrorPagesQuery = StatisticsQuery & {
   /** @default 404 */
-  code?: 404 | 500 | 502 | undefined;
+  code?: PageCode | undefined;
   /** Maximum number of items, 1 to 1,000. @default 5 */
   top?: number | undefined;
 };
@@ -334,6 +334,11 @@ export const ATTACK_TYPES = [
 ] as const;
 
 export type AttackType = (typeof ATTACK_TYPES)[number];
+
+/** The response codes whose pages `errorPages` lists. */
+export const PAGE_CODES = [404, 500, 502] as const;
+
+export type PageCode = (typeof PAGE_CODES)[number];
 
 /** Attacks per category. Their sum equals the attacks in the timeline of the same range. */
 export type AttackTypes = Record<AttackType, number>;

@@ -1,5 +1,5 @@
 export type * from './client.ts';
-export { ATTACK_TYPES, createClient, OVERVIEW_KEYS } from './client.ts';
+export { ATTACK_TYPES, createClient, OVERVIEW_KEYS, PAGE_CODES } from './client.ts';
 export type {
   Credentials,
   CustomCredentials,

@@ -67,6 +67,8 @@ export interface Event {
   status?: number | undefined;
   /** Requests only: what the server behind the firewall responded, if that differs; 0 if it did not. */
   upstreamStatus?: number | undefined;
+  /** Requests only: how many of `count` have another code than `status`: codes, 0 for none, and counts, alternating. */
+  otherCodes?: readonly number[] | undefined;
   /** Requests only: the bytes that clients sent and got, as the log counts them, of all `count` requests. */
   bytesIn?: number | undefined;
   bytesOut?: number | undefined;

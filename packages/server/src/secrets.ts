@@ -42,8 +42,9 @@ class DecodedText {
 
   constructor(original: string) {
     let text = original;
-    let starts = Array.from({ length: text.length + 1 }, (_, i) => i);
-    for (let i = 0; i < DECODINGS_MAX; i++) {
+    let starts = Array<number>(text.length + 1);
+    for (let i = 0; i <= text.length; i++) starts[i] = i;
+    for (let i = 0; i < DECODINGS_MAX && /[%\\]/.test(text); i++) {
       const kept: number[] = [];
       let end = 0;
       const decoded = text.replace(ENCODED, (encoded, code, escaped, at: number) => {

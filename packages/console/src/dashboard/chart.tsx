@@ -30,6 +30,21 @@ const STRIP_REM = 1.7;
 /** In less space, a text says nothing. */
 const LABEL_REM_MIN = 4;
 
+/** Annotations nearer than this are one mark, in pixels: the smallest one that can be clicked. */
+const MARK_PX_MIN = 24;
+
+/** The marks of annotations, each with the oldest of those that it stands for. From the newest to the oldest, like the annotations. */
+function marksOf(annotations: readonly Annotation[], left: (time: number) => number) {
+  const marks: (Annotation & { newest: number; count: number })[] = [];
+  for (const annotation of annotations) {
+    const mark = marks.at(-1);
+    if (mark && left(mark.newest) - left(annotation.time) < MARK_PX_MIN)
+      Object.assign(mark, annotation, { count: mark.count + 1 });
+    else marks.push({ ...annotation, newest: annotation.time, count: 1 });
+  }
+  return marks;
+}
+
 /** From the first to the last of these points. */
 interface Selection {
   anchor: number;
@@ -82,6 +97,8 @@ export function Chart(props: ChartProps) {
   const band = (from: number, to: number) => between(edges[from] ?? 0, edges[to + 1] ?? 0);
   const [start = 0, end = 0] = [edges[0], edges.at(-1)];
   const marked = annotations.filter(({ time }) => time >= start && time < end);
+  const marks = marksOf(marked, left);
+  const pointOf = (time: number) => edges.findLastIndex((edge) => edge <= time);
   // Their texts are above the panes.
   const strip = marked.length === 0 ? 0 : Math.round(remPx() * STRIP_REM);
   return (
@@ -130,18 +147,21 @@ export function Chart(props: ChartProps) {
             />
           </div>
         ))}
-      {marked.map(({ id, time, text }, i) => {
-        // They are sorted from the newest to the oldest.
-        const width = left(marked[i - 1]?.time ?? end) - left(time);
+      {marks.map(({ id, time, text, newest, count }, i) => {
+        const width = left(marks[i - 1]?.time ?? end) - left(time);
+        const shown = count > 1 ? `${count} annotations` : text;
+        const [from = start, to = end] = [pointOf(time), pointOf(newest) + 1].map((edge) => edges[edge]);
+        const canZoom = count > 1 && to - from < end - start;
+        const hint = canZoom ? 'Click to zoom in' : 'Click to compare before and after';
         return (
           <div key={id} class="annotation" style={{ left: `${left(time)}px`, width: `${width}px` }}>
             {/* biome-ignore lint/a11y/useKeyWithClickEvents: the list of annotations has the same link for the keyboard */}
             <span
-              title={`${text}, ${shortTime(time, zone, end - 1)}. Click to compare before and after`}
+              title={`${shown}, ${shortTime(time, zone, end - 1)}. ${hint}`}
               onPointerDown={(event) => event.stopPropagation()}
-              onClick={() => props.showAnnotation(id)}
+              onClick={() => (canZoom ? zoom(from, to) : props.showAnnotation(id))}
             >
-              {width > LABEL_REM_MIN * remPx() && text}
+              {width > LABEL_REM_MIN * remPx() ? shown : count > 1 && count}
             </span>
           </div>
         );

@@ -1,5 +1,5 @@
 /** What clients got: requests by class of their response code, bytes, and the pages with the most errors. */
-import type { Annotation } from '@wafstat/client';
+import { type Annotation, PAGE_CODES, type PageCode } from '@wafstat/client';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { useApp, useProject } from '../app.ts';
 import { total } from '../counts.ts';
@@ -127,8 +127,6 @@ function bandwidthText({ counts, edges }: Dashboard): string {
   return `${formatBytes(total(sent) / Math.max(60, whole))}/s sent on average, ${formatBytes(Math.max(...rates))}/s in the busiest interval`;
 }
 
-const PAGE_CODES = [404, 500, 502] as const;
-
 interface ErrorPagesProps {
   range: TimeRange;
   /** Identifies the range and hosts. */
@@ -141,7 +139,7 @@ interface ErrorPagesProps {
 export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
   const { api, view, go } = useApp();
   const project = useProject();
-  const [code, setCode] = useState<(typeof PAGE_CODES)[number]>(500);
+  const [code, setCode] = useState<PageCode>(500);
   const { hosts } = view;
   const box = useRef<HTMLDivElement>(null);
   const isVisible = useVisible(box, !wait);

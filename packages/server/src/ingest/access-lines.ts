@@ -110,7 +110,7 @@ export class AccessLines {
       counts.push(1);
     } else counts[i] = (counts[i] ?? 0) + 1;
     lines.bytesOut += this.#bytesOut;
-    if (PAGE_CODES.includes(status)) this.#countPage(lines);
+    if (status >= FIRST_PAGE_CODE && PAGE_CODES.includes(status)) this.#countPage(lines);
   }
 
   /** As `requestUrl` and `pageOf` of the formats. */
@@ -230,15 +230,22 @@ export class AccessLines {
 
   #flush(lines: HostLines): void {
     const { time, host, codes, counts } = lines;
-    for (let i = 0; i < codes.length; i++) {
-      const record = requestRecord(time, host);
-      const count = counts[i] ?? 0;
-      record.count = count;
-      record.recordCount = count;
-      if (codes[i] !== 0) record.status = codes[i];
-      if (i === 0 && lines.bytesOut > 0) record.bytesOut = lines.bytesOut;
-      this.#records.push(record);
+    if (codes.length === 0) return;
+    const record = requestRecord(time, host);
+    let count = counts[0] ?? 0;
+    if (codes.length > 1) {
+      const others: number[] = [];
+      for (let i = 1; i < codes.length; i++) {
+        others.push(codes[i] ?? 0, counts[i] ?? 0);
+        count += counts[i] ?? 0;
+      }
+      record.otherCodes = others;
     }
+    record.count = count;
+    record.recordCount = count;
+    if (codes[0] !== 0) record.status = codes[0];
+    if (lines.bytesOut > 0) record.bytesOut = lines.bytesOut;
+    this.#records.push(record);
     codes.length = 0;
     counts.length = 0;
     lines.bytesOut = 0;
@@ -301,6 +308,7 @@ function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
 }
 
 const BYTES_DIGITS_MAX = 13;
+const FIRST_PAGE_CODE = Math.min(...PAGE_CODES);
 
 /** As `closingQuote` of json.ts: any client can send what servers escape. -1 also after a byte that is not ASCII. */
 function closingQuote(bytes: Buffer, start: number, end: number): number {

@@ -137,6 +137,8 @@ interface PackedRecords {
   hosts: string[];
   hostIds: string[];
   attacks: Attack[];
+  /** Of all records, one after the other. */
+  otherCodes: number[];
 }
 
 type Attack = Pick<LogRecord, 'details' | 'flagged'>;
@@ -153,7 +155,9 @@ const ATTACK = 4;
 /** Response codes, or ABSENT. */
 const STATUS = 5;
 const UPSTREAM = 6;
-const FIELDS = 7;
+/** How many of `otherCodes` belong to the entry. */
+const OTHER_CODES = 7;
+const FIELDS = 8;
 const NUMBERS = 3;
 
 const REQUEST = 1;
@@ -165,6 +169,7 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
   const hostNumbers = new Map([...hosts.keys()].map((host, number) => [host, number]));
   const hostIds: string[] = [];
   const attacks: Attack[] = [];
+  const otherCodes: number[] = [];
   for (const [i, record] of records.entries()) {
     numbers[NUMBERS * i] = record.time;
     numbers[NUMBERS * i + 1] = record.bytesIn ?? ABSENT;
@@ -178,15 +183,19 @@ function packRecords(records: readonly LogRecord[], hosts: ReadonlyMap<string, s
     fields[at + COUNT] = record.count;
     fields[at + STATUS] = record.status ?? ABSENT;
     fields[at + UPSTREAM] = record.upstreamStatus ?? ABSENT;
-    const { details, flagged } = record;
+    const { details, flagged, otherCodes: others = [] } = record;
+    fields[at + OTHER_CODES] = others.length;
+    otherCodes.push(...others);
     fields[at + ATTACK] =
       details === undefined && flagged === undefined ? ABSENT : attacks.push({ details, flagged }) - 1;
   }
-  return { numbers, fields, hosts: [...hosts.keys()], hostIds, attacks };
+  return { numbers, fields, hosts: [...hosts.keys()], hostIds, attacks, otherCodes };
 }
 
-function unpackRecords({ numbers, fields, hosts, hostIds, attacks }: PackedRecords): LogRecord[] {
+function unpackRecords(packed: PackedRecords): LogRecord[] {
+  const { numbers, fields, hosts, hostIds, attacks, otherCodes } = packed;
   const records: LogRecord[] = [];
+  let codesAt = 0;
   for (let i = 0; i < numbers.length / NUMBERS; i++) {
     const at = FIELDS * i;
     const time = numbers[NUMBERS * i] ?? 0;
@@ -205,6 +214,9 @@ function unpackRecords({ numbers, fields, hosts, hostIds, attacks }: PackedRecor
     const [status, upstream] = [fields[at + STATUS], fields[at + UPSTREAM]];
     if (status !== ABSENT) record.status = status;
     if (upstream !== ABSENT) record.upstreamStatus = upstream;
+    const codes = fields[at + OTHER_CODES] ?? 0;
+    if (codes > 0) record.otherCodes = otherCodes.slice(codesAt, codesAt + codes);
+    codesAt += codes;
     if (bytesIn !== ABSENT) record.bytesIn = bytesIn;
     if (bytesOut !== ABSENT) record.bytesOut = bytesOut;
     if (attack !== ABSENT) Object.assign(record, attacks[attack]);

@@ -22,6 +22,7 @@ import type { Level } from './plan.ts';
 import { storedCategory } from './store.ts';
 
 const MINUTE_MS = 60_000;
+const NO_CODES: readonly number[] = [];
 
 /** Events without a host, among hosts by ID. No ID is empty. */
 export const WITHOUT_HOST = '';
@@ -42,7 +43,7 @@ export class MinuteCells {
     if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`an event has the count ${count}`);
     const cell = time - minuteOf(event) * MINUTE_MS;
     if (event.request) {
-      this.#addResponse(event, cell, count);
+      this.#addResponses(event, cell);
       this.#bytesIn += event.bytesIn ?? 0;
       this.#bytesOut += event.bytesOut ?? 0;
     }
@@ -53,9 +54,27 @@ export class MinuteCells {
       this.#packed.push(packCell(cellCode(FIRST_BLOCKED + category, cell), count));
   }
 
-  #addResponse({ status, upstreamStatus }: Event, cell: number, count: number): void {
+  #addResponses(
+    { count, status, upstreamStatus = status, otherCodes = NO_CODES }: Event,
+    cell: number,
+  ): void {
+    let rest = count;
+    for (let i = 0; i < otherCodes.length; i += 2) {
+      const others = otherCodes[i + 1] ?? 0;
+      rest -= others;
+      this.#addResponse(otherCodes[i], otherCodes[i], cell, others);
+    }
+    if (rest > 0) this.#addResponse(status, upstreamStatus, cell, rest);
+  }
+
+  #addResponse(
+    status: number | undefined,
+    upstreamStatus: number | undefined,
+    cell: number,
+    count: number,
+  ): void {
     const waf = codeNumber(status);
-    const upstream = upstreamStatus === undefined ? waf : codeNumber(upstreamStatus);
+    const upstream = codeNumber(upstreamStatus);
     const isSame = waf === upstream;
     const requests = isSame && waf === NO_CODE ? REQUESTS_WITHOUT_CODE : REQUESTS;
     this.#packed.push(packCell(cellCode(requests, cell), count));

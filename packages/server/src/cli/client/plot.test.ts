@@ -291,6 +291,11 @@ describe('the plot of attack types', () => {
     }
     expect(plotTypes({ xss: 7 }, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
   });
+
+  test('requests have another color than attacks, as in a timeline', () => {
+    const [, line] = plotCounts([['200', 7]], 'requests', DAY, UTC, { ...NARROW, color: true });
+    expect(line).toContain('\u001b[36m█');
+  });
 });
 
 /** Repeats the numbers over the points of a range. */

@@ -25,7 +25,7 @@ export interface QueryRange {
 /** The panels of a timeline. */
 const SERIES = ['requests', 'attacks'] as const;
 const STYLES = ['cyan', 'red'] as const;
-const ATTACKS_STYLE = 'red';
+const styleOf = (what: string) => (what === 'requests' ? STYLES[0] : STYLES[1]);
 
 /** A heading and an axis for each panel, the line between them, the times, and the next prompt. */
 const ROWS_BESIDE_BARS = 7;
@@ -114,7 +114,7 @@ export function plotKeys(
   const lines = rows.map((_, i) => {
     const shares = columns.map(({ counts: { [i]: num = 0 } }) => (num === 0 ? 0 : num / (peaks[i] ?? 1)));
     const bars = shares.map((share) => EIGHTHS_UP[eighths(share)]?.repeat(cellsPerColumn)).join('');
-    return paintBars(`${labels[i]} │${bars.trimEnd()}`, ATTACKS_STYLE, terminal);
+    return paintBars(`${labels[i]} │${bars.trimEnd()}`, styleOf(nouns.counted), terminal);
   });
   const total = counted(sum(rows.map((row) => row.total)), nouns.counted);
   return [
@@ -142,6 +142,7 @@ export function plotCounts(
     ...plotBars(
       rows,
       sorted.map(([, num]) => num),
+      what,
       terminal,
     ),
   ];
@@ -152,6 +153,7 @@ export function plotTop(
   names: readonly string[],
   { items, attacks }: TopAttacks<BoundedCount>,
   title: string,
+  what: string,
   terminal: Terminal,
 ): string[] {
   const nameMax = Math.max(COLUMNS_MIN, Math.floor(terminal.columns / 2));
@@ -168,17 +170,23 @@ export function plotTop(
     ...plotBars(
       rows,
       items.map(({ num }) => num),
+      what,
       terminal,
     ),
   ];
 }
 
 /** Labels with a bar for each value. The largest fills the line. */
-function plotBars(rows: readonly string[][], values: readonly number[], terminal: Terminal): string[] {
+function plotBars(
+  rows: readonly string[][],
+  values: readonly number[],
+  what: string,
+  terminal: Terminal,
+): string[] {
   const largest = Math.max(0, ...values);
   return alignColumns(rows, 'right').map((label, i) => {
     const bar = horizontalBar(values[i] ?? 0, largest, Math.max(10, terminal.columns - label.length - 3));
-    return bar === '' ? label : paintBars(`${label}  ${bar}`, ATTACKS_STYLE, terminal);
+    return bar === '' ? label : paintBars(`${label}  ${bar}`, styleOf(what), terminal);
   });
 }
 

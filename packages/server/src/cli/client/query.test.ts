@@ -7,10 +7,11 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { ATTACK_TYPES, type Host } from '@wafstat/client';
+import { ATTACK_TYPES, type Host, PAGE_CODES } from '@wafstat/client';
 import { canonicalRequest, stringToSign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../../../test/process.ts';
+import { PAGE_CODES as STORED_PAGE_CODES } from '../../event.ts';
 import { CSV_COLUMNS } from '../../http/statistics/event-dump.ts';
 import type { Io } from '../command.ts';
 import { runProgram } from '../program.ts';
@@ -405,6 +406,10 @@ describe('queries', () => {
       'from,to,open,category,host_id,host,source,attacks,blocked,times_usual\r\n' +
         `${times},false,cc,h,www.example.com,192.0.2.58,4800,4200,12\r\n${times},true,,,,,4800,4200,\r\n`,
     );
+  });
+
+  test('the client knows the codes of error pages', () => {
+    expect(PAGE_CODES).toEqual(STORED_PAGE_CODES);
   });
 
   test('response codes, in total and over time', async () => {

@@ -4,6 +4,7 @@ import {
   type Client,
   type ErrorPagesQuery,
   type NetworkCount,
+  PAGE_CODES,
   ruleName,
   type TopAttacks,
   type TopAttacksQuery,
@@ -28,8 +29,6 @@ interface Kind {
   /** What a key means, for people. */
   nameOf?(key: string): string;
 }
-
-const CODES = { 404: 404, 500: 500, 502: 502 } as const;
 
 const LISTS: Readonly<Record<string, Kind>> = {
   sources: { call: (client, query) => client.topIps(query), one: 'source', many: 'sources' },
@@ -65,8 +64,8 @@ export const topCommand = command({
     ...FILTER_OPTIONS,
     code: option(
       '--code <code>',
-      'with pages: the response code of the errors, 404, 500 or 502 [default: 404]',
-      oneOf('404', '500', '502'),
+      `with pages: the response code of the errors, ${PAGE_CODES.join(', ').replace(/,(?=[^,]*$)/, ' or')} [default: 404]`,
+      oneOf(...PAGE_CODES.map(String)),
     ),
     top: option('--top <n>', 'maximum number of rows, up to 1000', integer(1, 1_000), { default: '10' }),
     output: PLOT_OUTPUT,
@@ -92,7 +91,12 @@ export const topCommand = command({
       source,
       io,
       (range, zone) => renderer(kind, zone, range),
-      (client, query) => kind.call(client, { ...query, ...filtersOf(values), top }, code && CODES[code]),
+      (client, query) =>
+        kind.call(
+          client,
+          { ...query, ...filtersOf(values), top },
+          PAGE_CODES.find((one) => String(one) === code),
+        ),
     );
   },
 });
@@ -107,6 +111,7 @@ function renderer(kind: Kind, zone: Zone, range: QueryRange): Renderer<List> {
         list.items.map((item) => labelOf(item, kind)),
         list,
         heading(list, kind, zone, range),
+        counted,
         terminal,
       ),
     table: (list) => {

@@ -77,6 +77,7 @@ export interface LogRecord {
   /** Requests only: as in Event. */
   status?: number | undefined;
   upstreamStatus?: number | undefined;
+  otherCodes?: readonly number[] | undefined;
   bytesIn?: number | undefined;
   bytesOut?: number | undefined;
   /** The path of a request with one of PAGE_CODES, as in the log. */

@@ -165,8 +165,8 @@ export const haproxy: TextFormat = {
     const rest = restAfter(line, fields);
     return requestReading(zone.toUtc(local), haproxyHost(rest), {
       status: fields[5],
-      // `<NOSRV>`: HAProxy responded itself.
-      upstream: fields[3]?.endsWith('/<NOSRV>') ? '-' : undefined,
+      // No time until the response of a server: HAProxy responded itself.
+      upstream: fields[4]?.split('/')[3] === '-1' ? '-' : undefined,
       // With `option logasap`, a plus sign precedes what was sent until then.
       bytesOut: fields[6],
       url: haproxyTarget(rest),
