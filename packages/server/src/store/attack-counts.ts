@@ -1,7 +1,7 @@
 /** Counts of kept attacks by a field, with any filter. */
 import { topUrl } from '../event.ts';
 import type { AttackBlock } from './attack-block.ts';
-import type { AttackFilter } from './attack-filter.ts';
+import { type AttackFilter, allRows } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
 import type { ColumnName } from './attack-layout.ts';
 import { AttackSelection, type SelectedRows } from './attack-selection.ts';
@@ -126,7 +126,7 @@ export class AttackCounter {
 
   #addRows({ block, length, rows }: SelectedRows): void {
     const { edges } = this.#query;
-    const numbers = this.#numbersOf(block, rows ?? allRows(length));
+    const numbers = this.#numbersOf(block, rows ?? allRows(0, length));
     const counts = block.attacks === block.length ? undefined : block.counts;
     const times = pointAt(edges, block.first) === pointAt(edges, block.last) ? undefined : block.times;
     let point = pointAt(edges, times?.[rows?.[0] ?? 0] ?? block.first);
@@ -154,7 +154,7 @@ export class AttackCounter {
   }
 
   /** The number of the value of each row, or of its pair. */
-  #numbersOf(block: AttackBlock, rows: ArrayLike<number>): Int32Array {
+  #numbersOf(block: AttackBlock, rows: Uint16Array): Int32Array {
     const { by } = this.#query;
     const result = new Int32Array(rows.length);
     if (by === 'urls') {
@@ -193,10 +193,6 @@ export class AttackCounter {
     const text = texts[number] ?? '';
     return (by === 'hosts' ? hostOf(text) : text) || undefined;
   }
-}
-
-function allRows(length: number): Uint16Array {
-  return new Uint16Array(length).map((_, i) => i);
 }
 
 /** The last point that does not begin after a time. */
