@@ -182,7 +182,7 @@ function onlyIndexOf(passes: Uint8Array): number | undefined {
 }
 
 /** If a value has one entry of so many, or fewer, native searches are faster than a loop. */
-const SEARCHED_ENTRIES = 128;
+const SEARCHED_ENTRIES = 24;
 
 function positionsOf(indexes: Indexes, index: number, first: number, end: number): Uint16Array {
   const positions: number[] = [];

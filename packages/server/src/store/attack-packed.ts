@@ -34,20 +34,33 @@ export function unpack(bytes: Uint8Array, length: number): Indexes {
   if (!WIDTHS.includes(width) || bytes.length !== packedLength(length, width))
     throw new Error('a block of attacks has too few indexes');
   if (width === 0) return new Uint8Array(length);
-  const packed = new Uint8Array(bytes.length - 1);
-  packed.set(bytes.subarray(1));
+  const packed = new Uint8Array(bytes.subarray(1));
   if (width === 8) return packed;
   return width === 16 ? new Uint16Array(packed.buffer) : unpackBits(packed, width).subarray(0, length);
 }
 
-function unpackBits(bytes: Uint8Array, width: number): Uint8Array {
-  const mask = (1 << width) - 1;
-  const numbers = new Uint8Array((bytes.length * 8) / width);
-  for (let i = 0, at = 0; at < bytes.length; at++) {
-    const byte = bytes[at] as number;
-    for (let bit = 0; bit < 8; bit += width) numbers[i++] = (byte >> bit) & mask;
+/** Doubles the width of all numbers at once, until each has a byte: faster than taking them out one by one. */
+function unpackBits(packed: Uint8Array, packedWidth: number): Uint8Array {
+  let bytes = packed;
+  for (let width = packedWidth; width < 8; width *= 2) {
+    const table = WIDER[width] as Uint16Array;
+    const wider = new Uint16Array(bytes.length);
+    for (let i = 0; i < wider.length; i++) wider[i] = table[bytes[i] as number] as number;
+    bytes = new Uint8Array(wider.buffer);
   }
-  return numbers;
+  return bytes;
+}
+
+/** By width, then by value of a byte: its numbers with twice that width, in two bytes. */
+const WIDER: Record<number, Uint16Array> = { 1: widerTable(1), 2: widerTable(2), 4: widerTable(4) };
+
+function widerTable(width: number): Uint16Array {
+  const mask = (1 << width) - 1;
+  return new Uint16Array(256).map((_, byte) => {
+    let wide = 0;
+    for (let bit = 0; bit < 8; bit += width) wide |= ((byte >> bit) & mask) << (2 * bit);
+    return wide;
+  });
 }
 
 /**
@@ -67,7 +80,7 @@ export class RuleCursor {
   /** Of packed numbers. */
   constructor(bytes: Uint8Array, length: number) {
     const width = bytes[0] ?? 0;
-    this.#bytes = width > 8 ? unpack(bytes, length) : Uint8Array.from(bytes.subarray(1));
+    this.#bytes = width > 8 ? unpack(bytes, length) : new Uint8Array(bytes.subarray(1));
     this.#width = width;
     this.#perByte = width > 8 ? 1 : 8 / width;
     this.#sums = BYTE_SUMS[width] ?? EMPTY;
