@@ -79,8 +79,8 @@ export class BlockHead {
 /** Throws if the block is damaged. Columns are decoded when they are read. */
 export class AttackBlock {
   readonly #head: BlockHead;
-  readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
-  readonly #body: Uint8Array;
+  readonly #readPart: (part: BodyPart) => Uint8Array;
+  #parts: (Uint8Array | undefined)[] = [];
   #dictionaries: (readonly string[])[] = [];
   /** Of dictionaries that were not read as a whole. */
   #dictionaryParts: ((readonly string[])[] | undefined)[] = [];
@@ -92,17 +92,22 @@ export class AttackBlock {
 
   /** A block in memory. */
   static of(hour: number, bytes: Uint8Array): AttackBlock {
-    return new AttackBlock(new BlockHead(hour, bytes), bytes.subarray(headLength(bytes)));
+    const head = new BlockHead(hour, bytes);
+    const start = bytes.byteOffset + head.bytes.length;
+    return new AttackBlock(head, (part) => {
+      const [first, end] = placeOf(head, part);
+      return new Uint8Array(
+        bytes.buffer,
+        start + first,
+        Math.min(end, bytes.length - head.bytes.length) - first,
+      );
+    });
   }
 
-  /**
-   * `body`: its bytes, or a function for its parts. That is called for each section that is read; its result need not be
-   * valid any longer than that.
-   */
-  constructor(head: BlockHead, body: Uint8Array | ((part: BodyPart) => Uint8Array)) {
+  /** `readPart`: returns a part of the body, which must not change while the block is used. */
+  constructor(head: BlockHead, readPart: (part: BodyPart) => Uint8Array) {
     this.#head = head;
-    this.#bodyPart = typeof body === 'function' ? body : undefined;
-    this.#body = typeof body === 'function' ? EMPTY : body;
+    this.#readPart = readPart;
   }
 
   get head(): Uint8Array {
@@ -133,16 +138,14 @@ export class AttackBlock {
     return this.#head.size;
   }
 
-  /** Of a block that is in memory as a whole, or else a copy. */
-  get body(): Uint8Array {
-    return this.#bodyPart ? Buffer.concat(BODY_PARTS.map((part) => this.part(part))) : this.#body;
+  get body(): Buffer {
+    return Buffer.concat(BODY_PARTS.map((part) => this.part(part)));
   }
 
   part(part: BodyPart): Uint8Array {
-    // A copy, because the next part may replace this one.
-    if (this.#bodyPart) return new Uint8Array(this.#bodyPart(part));
-    const middle = this.#head.layout.ends[FIRST_LONG - 1] ?? 0;
-    return part === 0 ? this.#body.subarray(0, middle) : this.#body.subarray(middle);
+    const bytes = this.#parts[part] ?? this.#readPart(part);
+    this.#parts[part] = bytes;
+    return bytes;
   }
 
   get bytes(): Buffer {
@@ -378,35 +381,37 @@ export class AttackBlock {
     return sizes;
   }
 
-  /** Forgets the decoded columns, which may have megabytes. */
+  /** Forgets what was read, which may have megabytes. */
   release(): void {
     this.#dictionaries = [];
     this.#dictionaryParts = [];
     this.#indexes = [];
+    this.#parts = [];
   }
 
   entries(): AttackEntry[] {
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
   }
 
-  /** Valid until the next section is read. */
   #section(section: number): Uint8Array {
     const { ends, checksums, isChecked } = this.#head.layout;
-    let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
+    const [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
     if (start === end) return EMPTY;
-    let body = this.#body;
-    if (this.#bodyPart) {
-      const part = section < FIRST_LONG ? 0 : 1;
-      const offset = part === 0 ? 0 : (ends[FIRST_LONG - 1] ?? 0);
-      [body, start, end] = [this.#bodyPart(part), start - offset, end - offset];
-    }
-    const bytes = body.subarray(start, end);
+    const part = section < FIRST_LONG ? 0 : 1;
+    const [offset] = placeOf(this.#head, part);
+    const bytes = this.part(part).subarray(start - offset, end - offset);
     if (bytes.length < end - start) throw new Error('a block of attacks is too short');
     if (!isChecked[section] && crc32(bytes) !== checksums[section])
       throw new StoreDamaged('a block of attacks');
     isChecked[section] = 1;
     return bytes;
   }
+}
+
+/** Where a part begins and ends in the body. */
+function placeOf({ layout: { ends } }: BlockHead, part: BodyPart): [start: number, end: number] {
+  const middle = ends[FIRST_LONG - 1] ?? 0;
+  return part === 0 ? [0, middle] : [middle, ends[SECTIONS - 1] ?? 0];
 }
 
 /** For more values, one pass over the hashes is faster than a search for each. */

@@ -29,14 +29,16 @@ function packedLength(numbers: number, width: number): number {
   return 1 + Math.ceil((numbers * width) / 8);
 }
 
+/** May be a view of `bytes`. */
 export function unpack(bytes: Uint8Array, length: number): Indexes {
   const width = bytes[0] ?? 0;
   if (!WIDTHS.includes(width) || bytes.length !== packedLength(length, width))
     throw new Error('a block of attacks has too few indexes');
   if (width === 0) return new Uint8Array(length);
-  const packed = new Uint8Array(bytes.subarray(1));
+  const packed = bytes.subarray(1);
   if (width === 8) return packed;
-  return width === 16 ? new Uint16Array(packed.buffer) : unpackBits(packed, width).subarray(0, length);
+  if (width === 16) return new Uint16Array(new Uint8Array(packed).buffer);
+  return unpackBits(packed, width).subarray(0, length);
 }
 
 /** Doubles the width of all numbers at once, until each has a byte: faster than taking them out one by one. */
@@ -80,7 +82,7 @@ export class RuleCursor {
   /** Of packed numbers. */
   constructor(bytes: Uint8Array, length: number) {
     const width = bytes[0] ?? 0;
-    this.#bytes = width > 8 ? unpack(bytes, length) : new Uint8Array(bytes.subarray(1));
+    this.#bytes = width > 8 ? unpack(bytes, length) : bytes.subarray(1);
     this.#width = width;
     this.#perByte = width > 8 ? 1 : 8 / width;
     this.#sums = BYTE_SUMS[width] ?? EMPTY;
