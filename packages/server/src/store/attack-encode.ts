@@ -159,7 +159,7 @@ function* encode(content: BlockContent): Encoding {
       times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
     );
     yield;
-    sections[FIRST_DICTIONARY + number] = dictionarySection(dictionary, isOpen);
+    sections[FIRST_DICTIONARY + number] = yield* dictionarySection(dictionary, isOpen);
   }
   const head = new RecordWriter();
   head.clear();
@@ -241,12 +241,14 @@ function plainSection(bytes: Uint8Array): Section {
 }
 
 /** A page of few attacks from many blocks inflates only the parts with their values. */
-function dictionarySection(values: readonly string[], isOpen: boolean): Section {
+function* dictionarySection(values: readonly string[], isOpen: boolean): Generator<void, Section> {
   const plain = Buffer.from(values.join(SEPARATOR));
   if (isOpen || plain.length < DEFLATED_BYTES_MIN) return plainSection(plain);
   const parts: Buffer[] = [];
-  for (let i = 0; i < values.length; i += PART_VALUES)
+  for (let i = 0; i < values.length; i += PART_VALUES) {
+    yield;
     parts.push(deflateRawSync(values.slice(i, i + PART_VALUES).join(SEPARATOR)));
+  }
   const lengths = toNumbers([parts.length, ...parts.map(({ length }) => length)]);
   const bytes = Buffer.concat([lengths, ...parts]);
   return bytes.length < plain.length ? { bytes, isDeflated: true } : plainSection(plain);
