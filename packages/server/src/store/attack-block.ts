@@ -8,6 +8,7 @@ import {
   BODY_PARTS,
   type BodyPart,
   COLUMN_NUMBERS,
+  COLUMNS,
   COUNTS,
   type ColumnName,
   EMPTY,
@@ -15,12 +16,12 @@ import {
   FIRST_DICTIONARY,
   FIRST_HASH,
   FIRST_INDEX,
-  FIRST_LONG,
   fingerprintOf,
   HASH_BYTES,
   HEAD_LENGTH_BYTES,
   isRuleColumn,
   noValue,
+  PART_OF,
   PART_VALUES,
   RANKS,
   RULE_COUNTS,
@@ -31,7 +32,7 @@ import {
   TIMES,
   VERSION,
 } from './attack-layout.ts';
-import { type Indexes, RuleCursor, unpack } from './attack-packed.ts';
+import { type Indexes, packedAt, RuleCursor, unpack } from './attack-packed.ts';
 import { NumberReader } from './record-bytes.ts';
 import { HOUR_MS, StoreDamaged } from './store.ts';
 
@@ -93,15 +94,13 @@ export class AttackBlock {
   /** A block in memory. */
   static of(hour: number, bytes: Uint8Array): AttackBlock {
     const head = new BlockHead(hour, bytes);
-    const start = bytes.byteOffset + head.bytes.length;
-    return new AttackBlock(head, (part) => {
-      const [first, end] = placeOf(head, part);
-      return new Uint8Array(
-        bytes.buffer,
-        start + first,
-        Math.min(end, bytes.length - head.bytes.length) - first,
-      );
-    });
+    const { partEnds } = head.layout;
+    const body = new Uint8Array(
+      bytes.buffer,
+      bytes.byteOffset + head.bytes.length,
+      bytes.length - head.bytes.length,
+    );
+    return new AttackBlock(head, (part) => body.subarray(partEnds[part - 1] ?? 0, partEnds[part]));
   }
 
   /** `readPart`: returns a part of the body, which must not change while the block is used. */
@@ -317,6 +316,12 @@ export class AttackBlock {
     return this.#text('id', i);
   }
 
+  /** Before all entries are read: they are read faster then, single ones more slowly. */
+  unpack(): void {
+    for (const name of COLUMNS) this.indexes(name);
+    this.ruleEnds;
+  }
+
   entry(i: number): AttackEntry {
     const text = (name: ColumnName) => this.#text(name, i);
     const [category = '', action = ''] = text('attack').split(' ');
@@ -325,7 +330,7 @@ export class AttackBlock {
       time: this.times[i] ?? 0,
       hostId: text('host') || null,
       category: CATEGORIES.find((name) => name === category) ?? fail(category),
-      count: this.counts[i] ?? 0,
+      count: this.attacks === this.length ? 1 : (this.counts[i] ?? 0),
       rules: this.#rulesOf(i),
     };
     if (action !== '') entry.blocked = action === 'block';
@@ -342,7 +347,9 @@ export class AttackBlock {
 
   #rulesOf(i: number): MatchedRule[] {
     const rules: MatchedRule[] = [];
-    for (let at = this.ruleEnds[i - 1] ?? 0; at < (this.ruleEnds[i] ?? 0); at++) {
+    const ends = this.#ruleEnds;
+    const [first, end] = ends ? [ends[i - 1] ?? 0, ends[i] ?? 0] : this.ruleCursor().rulesOf(i);
+    for (let at = first; at < end; at++) {
       const rule: MatchedRule = { id: this.#text('rule', at) };
       for (const name of ['variable', 'value', 'severity'] as const) {
         const value = this.#text(name, at);
@@ -355,7 +362,8 @@ export class AttackBlock {
 
   #text(name: ColumnName, i: number): string {
     const column = COLUMN_NUMBERS[name];
-    const index = this.indexes(name)[i] ?? noValue();
+    const indexes = this.#indexes[column];
+    const index = (indexes ? indexes[i] : packedAt(this.#section(FIRST_INDEX + column), i)) ?? noValue();
     const known = this.#dictionaries[column];
     if (known) return known[index] ?? noValue();
     if (!this.#isDeflated(column)) return this.dictionary(name)[index] ?? noValue();
@@ -390,28 +398,21 @@ export class AttackBlock {
   }
 
   entries(): AttackEntry[] {
+    this.unpack();
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
   }
 
   #section(section: number): Uint8Array {
-    const { ends, checksums, isChecked } = this.#head.layout;
-    const [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
-    if (start === end) return EMPTY;
-    const part = section < FIRST_LONG ? 0 : 1;
-    const [offset] = placeOf(this.#head, part);
-    const bytes = this.part(part).subarray(start - offset, end - offset);
-    if (bytes.length < end - start) throw new Error('a block of attacks is too short');
+    const { starts, lengths, checksums, isChecked } = this.#head.layout;
+    const [start = 0, length = 0] = [starts[section], lengths[section]];
+    if (length === 0) return EMPTY;
+    const bytes = this.part(PART_OF[section] ?? 0).subarray(start, start + length);
+    if (bytes.length < length) throw new Error('a block of attacks is too short');
     if (!isChecked[section] && crc32(bytes) !== checksums[section])
       throw new StoreDamaged('a block of attacks');
     isChecked[section] = 1;
     return bytes;
   }
-}
-
-/** Where a part begins and ends in the body. */
-function placeOf({ layout: { ends } }: BlockHead, part: BodyPart): [start: number, end: number] {
-  const middle = ends[FIRST_LONG - 1] ?? 0;
-  return part === 0 ? [0, middle] : [middle, ends[SECTIONS - 1] ?? 0];
 }
 
 /** For more values, one pass over the hashes is faster than a search for each. */
@@ -455,27 +456,40 @@ interface FoundValues {
   entries: number | undefined;
 }
 
-/** By section: where it ends in the body, its checksum, and whether it is deflated; whether it was checked with this head. */
+/**
+ * By section: where it begins in its part, its length, its checksum, and whether it is deflated; whether it was checked with
+ * this head. By part: where it ends in the body.
+ */
 interface Layout {
-  ends: Uint32Array;
+  starts: Uint32Array;
+  lengths: Uint32Array;
   checksums: Uint32Array;
   isDeflated: Uint8Array;
   isChecked: Uint8Array;
+  partEnds: number[];
 }
 
 function readLayout(places: NumberReader): Layout {
-  const ends = new Uint32Array(SECTIONS);
+  const starts = new Uint32Array(SECTIONS);
+  const lengths = new Uint32Array(SECTIONS);
   const checksums = new Uint32Array(SECTIONS);
   const isDeflated = new Uint8Array(SECTIONS);
-  let end = 0;
+  const partLengths = BODY_PARTS.map(() => 0);
   for (let section = 0; section < SECTIONS; section++) {
     const place = places.number();
-    end += Math.floor(place / 2);
-    ends[section] = end;
+    const [part, length] = [PART_OF[section] ?? 0, Math.floor(place / 2)];
+    starts[section] = partLengths[part] ?? 0;
+    lengths[section] = length;
+    partLengths[part] = (partLengths[part] ?? 0) + length;
     isDeflated[section] = place % 2;
     if (place > 1) checksums[section] = places.number();
   }
-  return { ends, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS) };
+  let end = 0;
+  const partEnds = partLengths.map((length) => {
+    end += length;
+    return end;
+  });
+  return { starts, lengths, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS), partEnds };
 }
 
 function textOf({ buffer, byteOffset, length }: Uint8Array): string {

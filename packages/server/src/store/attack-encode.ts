@@ -4,6 +4,7 @@ import type { MatchedRule } from '../event.ts';
 import type { AttackBlock, BlockRow } from './attack-block.ts';
 import type { AttackEntry } from './attack-entries.ts';
 import {
+  BODY_PARTS,
   COLUMNS,
   type ColumnName,
   EMPTY,
@@ -18,6 +19,7 @@ import {
   HEAD_LENGTH_BYTES,
   isRuleColumn,
   noValue,
+  PART_OF,
   PART_VALUES,
   RULE_SIZE,
   type RuleColumn,
@@ -172,7 +174,8 @@ function* encode(content: BlockContent): Encoding {
   }
   const length = Buffer.alloc(HEAD_LENGTH_BYTES);
   length.writeUInt16LE(HEAD_LENGTH_BYTES + head.bytes().length);
-  return Buffer.concat([length, head.bytes(), ...sections.map(({ bytes }) => bytes)]);
+  const body = BODY_PARTS.flatMap((part) => sections.filter((_, section) => PART_OF[section] === part));
+  return Buffer.concat([length, head.bytes(), ...body.map(({ bytes }) => bytes)]);
 }
 
 /** How long the values are, each as often as it occurs. */

@@ -220,7 +220,10 @@ function* readRanks(
   blocks: readonly StoredBlock[],
 ): Generator<void, Map<number, Float64Array>> {
   const ranks = new Map<number, Float64Array>();
-  for (const { number, block } of blocks) ranks.set(number, yield* ranksOf(project, block, 1));
+  for (const { number, block } of blocks) {
+    ranks.set(number, yield* ranksOf(project, block, 1));
+    block.release();
+  }
   return ranks;
 }
 
@@ -229,6 +232,7 @@ function* ranksOf(project: string, block: AttackBlock, threshold: number): Gener
   yield;
   if (threshold === 0) return new Float64Array(0);
   if (block.ranks.length === block.length) return block.ranks;
+  block.unpack();
   const computed = new Float64Array(block.length);
   for (let i = 0; i < block.length; i++) {
     if (i % ENTRIES_PER_STEP === 0) yield;

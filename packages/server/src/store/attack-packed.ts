@@ -41,6 +41,17 @@ export function unpack(bytes: Uint8Array, length: number): Indexes {
   return unpackBits(packed, width).subarray(0, length);
 }
 
+/** One of the numbers. Undefined if there are fewer; its position if nothing is packed. */
+export function packedAt(bytes: Uint8Array, i: number): number | undefined {
+  const width = bytes[0];
+  if (width === undefined) return i;
+  if (width === 0) return 0;
+  if (width === 16) return (bytes[1 + 2 * i] ?? 0) + 256 * (bytes[2 + 2 * i] ?? Number.NaN);
+  const bit = i * width;
+  const byte = bytes[1 + (bit >> 3)];
+  return byte === undefined ? undefined : (byte >> (bit & 7)) & ((1 << width) - 1);
+}
+
 /** Takes all numbers of a byte from a table: faster than taking them out one by one. */
 function unpackBits(packed: Uint8Array, width: number): Uint8Array {
   const table = WIDER[width] as Uint16Array | Uint32Array;
