@@ -81,9 +81,9 @@ describe('a block of attacks', () => {
     });
     const block = AttackBlock.of(HOUR, encode(entries.sort(compareEntries)));
     const rows = (include: AttackFilter['include'], exclude = {}) =>
-      new AttackMatcher({ include, exclude })
-        .rows(block, 0, Number.POSITIVE_INFINITY)
-        .map((i) => block.entry(i));
+      Array.from(new AttackMatcher({ include, exclude }).rows(block, 0, Number.POSITIVE_INFINITY), (i) =>
+        block.entry(i),
+      );
     expect(rows({ urls: ['/7', '/none'] })).toEqual(entries.filter(({ url }) => url === '/7'));
     expect(rows({ urls: ['/70', '/71'], rules: ['3'] })).toEqual(
       entries.filter(({ url, rules }) => /^.7[01]$/.test(url ?? '') && rules.some(({ id }) => id === '3')),

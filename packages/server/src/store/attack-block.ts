@@ -8,6 +8,7 @@ import {
   BODY_PARTS,
   type BodyPart,
   COLUMN_NUMBERS,
+  COLUMNS,
   COUNTS,
   type ColumnName,
   EMPTY,
@@ -15,12 +16,12 @@ import {
   FIRST_DICTIONARY,
   FIRST_HASH,
   FIRST_INDEX,
-  FIRST_LONG,
   fingerprintOf,
   HASH_BYTES,
   HEAD_LENGTH_BYTES,
   isRuleColumn,
   noValue,
+  PART_OF,
   PART_VALUES,
   RANKS,
   RULE_COUNTS,
@@ -31,7 +32,7 @@ import {
   TIMES,
   VERSION,
 } from './attack-layout.ts';
-import { type Indexes, RuleCursor, unpack } from './attack-packed.ts';
+import { type Indexes, packedAt, RuleCursor, unpack } from './attack-packed.ts';
 import { NumberReader } from './record-bytes.ts';
 import { HOUR_MS, StoreDamaged } from './store.ts';
 
@@ -79,8 +80,8 @@ export class BlockHead {
 /** Throws if the block is damaged. Columns are decoded when they are read. */
 export class AttackBlock {
   readonly #head: BlockHead;
-  readonly #bodyPart: ((part: BodyPart) => Uint8Array) | undefined;
-  readonly #body: Uint8Array;
+  readonly #readPart: (part: BodyPart) => Uint8Array;
+  #parts: (Uint8Array | undefined)[] = [];
   #dictionaries: (readonly string[])[] = [];
   /** Of dictionaries that were not read as a whole. */
   #dictionaryParts: ((readonly string[])[] | undefined)[] = [];
@@ -92,17 +93,20 @@ export class AttackBlock {
 
   /** A block in memory. */
   static of(hour: number, bytes: Uint8Array): AttackBlock {
-    return new AttackBlock(new BlockHead(hour, bytes), bytes.subarray(headLength(bytes)));
+    const head = new BlockHead(hour, bytes);
+    const { partEnds } = head.layout;
+    const body = new Uint8Array(
+      bytes.buffer,
+      bytes.byteOffset + head.bytes.length,
+      bytes.length - head.bytes.length,
+    );
+    return new AttackBlock(head, (part) => body.subarray(partEnds[part - 1] ?? 0, partEnds[part]));
   }
 
-  /**
-   * `body`: its bytes, or a function for its parts. That is called for each section that is read; its result need not be
-   * valid any longer than that.
-   */
-  constructor(head: BlockHead, body: Uint8Array | ((part: BodyPart) => Uint8Array)) {
+  /** `readPart`: returns a part of the body, which must not change while the block is used. */
+  constructor(head: BlockHead, readPart: (part: BodyPart) => Uint8Array) {
     this.#head = head;
-    this.#bodyPart = typeof body === 'function' ? body : undefined;
-    this.#body = typeof body === 'function' ? EMPTY : body;
+    this.#readPart = readPart;
   }
 
   get head(): Uint8Array {
@@ -133,16 +137,14 @@ export class AttackBlock {
     return this.#head.size;
   }
 
-  /** Of a block that is in memory as a whole, or else a copy. */
-  get body(): Uint8Array {
-    return this.#bodyPart ? Buffer.concat(BODY_PARTS.map((part) => this.part(part))) : this.#body;
+  get body(): Buffer {
+    return Buffer.concat(BODY_PARTS.map((part) => this.part(part)));
   }
 
   part(part: BodyPart): Uint8Array {
-    // A copy, because the next part may replace this one.
-    if (this.#bodyPart) return new Uint8Array(this.#bodyPart(part));
-    const middle = this.#head.layout.ends[FIRST_LONG - 1] ?? 0;
-    return part === 0 ? this.#body.subarray(0, middle) : this.#body.subarray(middle);
+    const bytes = this.#parts[part] ?? this.#readPart(part);
+    this.#parts[part] = bytes;
+    return bytes;
   }
 
   get bytes(): Buffer {
@@ -314,6 +316,12 @@ export class AttackBlock {
     return this.#text('id', i);
   }
 
+  /** Before all entries are read: they are read faster then, single ones more slowly. */
+  unpack(): void {
+    for (const name of COLUMNS) this.indexes(name);
+    this.ruleEnds;
+  }
+
   entry(i: number): AttackEntry {
     const text = (name: ColumnName) => this.#text(name, i);
     const [category = '', action = ''] = text('attack').split(' ');
@@ -322,7 +330,7 @@ export class AttackBlock {
       time: this.times[i] ?? 0,
       hostId: text('host') || null,
       category: CATEGORIES.find((name) => name === category) ?? fail(category),
-      count: this.counts[i] ?? 0,
+      count: this.attacks === this.length ? 1 : (this.counts[i] ?? 0),
       rules: this.#rulesOf(i),
     };
     if (action !== '') entry.blocked = action === 'block';
@@ -339,7 +347,9 @@ export class AttackBlock {
 
   #rulesOf(i: number): MatchedRule[] {
     const rules: MatchedRule[] = [];
-    for (let at = this.ruleEnds[i - 1] ?? 0; at < (this.ruleEnds[i] ?? 0); at++) {
+    const ends = this.#ruleEnds;
+    const [first, end] = ends ? [ends[i - 1] ?? 0, ends[i] ?? 0] : this.ruleCursor().rulesOf(i);
+    for (let at = first; at < end; at++) {
       const rule: MatchedRule = { id: this.#text('rule', at) };
       for (const name of ['variable', 'value', 'severity'] as const) {
         const value = this.#text(name, at);
@@ -352,7 +362,8 @@ export class AttackBlock {
 
   #text(name: ColumnName, i: number): string {
     const column = COLUMN_NUMBERS[name];
-    const index = this.indexes(name)[i] ?? noValue();
+    const indexes = this.#indexes[column];
+    const index = (indexes ? indexes[i] : packedAt(this.#section(FIRST_INDEX + column), i)) ?? noValue();
     const known = this.#dictionaries[column];
     if (known) return known[index] ?? noValue();
     if (!this.#isDeflated(column)) return this.dictionary(name)[index] ?? noValue();
@@ -378,30 +389,25 @@ export class AttackBlock {
     return sizes;
   }
 
-  /** Forgets the decoded columns, which may have megabytes. */
+  /** Forgets what was read, which may have megabytes. */
   release(): void {
     this.#dictionaries = [];
     this.#dictionaryParts = [];
     this.#indexes = [];
+    this.#parts = [];
   }
 
   entries(): AttackEntry[] {
+    this.unpack();
     return Array.from({ length: this.length }, (_, i) => this.entry(i));
   }
 
-  /** Valid until the next section is read. */
   #section(section: number): Uint8Array {
-    const { ends, checksums, isChecked } = this.#head.layout;
-    let [start, end] = [ends[section - 1] ?? 0, ends[section] ?? 0];
-    if (start === end) return EMPTY;
-    let body = this.#body;
-    if (this.#bodyPart) {
-      const part = section < FIRST_LONG ? 0 : 1;
-      const offset = part === 0 ? 0 : (ends[FIRST_LONG - 1] ?? 0);
-      [body, start, end] = [this.#bodyPart(part), start - offset, end - offset];
-    }
-    const bytes = body.subarray(start, end);
-    if (bytes.length < end - start) throw new Error('a block of attacks is too short');
+    const { starts, lengths, checksums, isChecked } = this.#head.layout;
+    const [start = 0, length = 0] = [starts[section], lengths[section]];
+    if (length === 0) return EMPTY;
+    const bytes = this.part(PART_OF[section] ?? 0).subarray(start, start + length);
+    if (bytes.length < length) throw new Error('a block of attacks is too short');
     if (!isChecked[section] && crc32(bytes) !== checksums[section])
       throw new StoreDamaged('a block of attacks');
     isChecked[section] = 1;
@@ -450,27 +456,40 @@ interface FoundValues {
   entries: number | undefined;
 }
 
-/** By section: where it ends in the body, its checksum, and whether it is deflated; whether it was checked with this head. */
+/**
+ * By section: where it begins in its part, its length, its checksum, and whether it is deflated; whether it was checked with
+ * this head. By part: where it ends in the body.
+ */
 interface Layout {
-  ends: Uint32Array;
+  starts: Uint32Array;
+  lengths: Uint32Array;
   checksums: Uint32Array;
   isDeflated: Uint8Array;
   isChecked: Uint8Array;
+  partEnds: number[];
 }
 
 function readLayout(places: NumberReader): Layout {
-  const ends = new Uint32Array(SECTIONS);
+  const starts = new Uint32Array(SECTIONS);
+  const lengths = new Uint32Array(SECTIONS);
   const checksums = new Uint32Array(SECTIONS);
   const isDeflated = new Uint8Array(SECTIONS);
-  let end = 0;
+  const partLengths = BODY_PARTS.map(() => 0);
   for (let section = 0; section < SECTIONS; section++) {
     const place = places.number();
-    end += Math.floor(place / 2);
-    ends[section] = end;
+    const [part, length] = [PART_OF[section] ?? 0, Math.floor(place / 2)];
+    starts[section] = partLengths[part] ?? 0;
+    lengths[section] = length;
+    partLengths[part] = (partLengths[part] ?? 0) + length;
     isDeflated[section] = place % 2;
     if (place > 1) checksums[section] = places.number();
   }
-  return { ends, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS) };
+  let end = 0;
+  const partEnds = partLengths.map((length) => {
+    end += length;
+    return end;
+  });
+  return { starts, lengths, checksums, isDeflated, isChecked: new Uint8Array(SECTIONS), partEnds };
 }
 
 function textOf({ buffer, byteOffset, length }: Uint8Array): string {

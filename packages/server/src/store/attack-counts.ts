@@ -1,9 +1,9 @@
 /** Counts of kept attacks by a field, with any filter. */
 import { topUrl } from '../event.ts';
 import type { AttackBlock } from './attack-block.ts';
-import type { AttackFilter } from './attack-filter.ts';
+import { type AttackFilter, allRows } from './attack-filter.ts';
 import { type AttackHour, lowestThreshold } from './attack-hours.ts';
-import type { ColumnName } from './attack-layout.ts';
+import { BLOCK_ENTRIES_MAX, type ColumnName } from './attack-layout.ts';
 import { AttackSelection, type SelectedRows } from './attack-selection.ts';
 import { PairNumbers, ValueNumbers } from './attack-values.ts';
 import { QueryTooLarge, type Selection, type TimeRange, type TopListName } from './store.ts';
@@ -84,6 +84,8 @@ export class AttackCounter {
   readonly #pairs = new PairNumbers();
   /** By point: the attacks of each value, or of each pair of a URL and a host. */
   readonly #sums: Float64Array[] = [];
+  /** Of the rows of a block: the number of the value of each, or of its pair. */
+  readonly #numbers = new Int32Array(BLOCK_ENTRIES_MAX);
 
   constructor(query: AttackCountQuery, isRegistered: (hostId: string) => boolean) {
     this.#query = query;
@@ -124,15 +126,15 @@ export class AttackCounter {
     return this.#query.by === 'urls' ? this.#pairs.size : this.#values.texts.length;
   }
 
-  #addRows({ block, length, rows }: SelectedRows): void {
+  #addRows({ block, length, rows = allRows(0, length) }: SelectedRows): void {
     const { edges } = this.#query;
-    const numbers = this.#numbersOf(block, rows ?? allRows(length));
+    const numbers = this.#numbersOf(block, rows);
     const counts = block.attacks === block.length ? undefined : block.counts;
     const times = pointAt(edges, block.first) === pointAt(edges, block.last) ? undefined : block.times;
-    let point = pointAt(edges, times?.[rows?.[0] ?? 0] ?? block.first);
+    let point = pointAt(edges, times?.[rows[0] ?? 0] ?? block.first);
     let sums = this.#sumsOf(point);
     for (let n = 0; n < length; n++) {
-      const i = rows ? (rows[n] as number) : n;
+      const i = rows[n] as number;
       if (times && (times[i] ?? 0) >= (edges[point + 1] ?? 0)) {
         point = pointAt(edges, times[i] ?? 0);
         sums = this.#sumsOf(point);
@@ -153,14 +155,14 @@ export class AttackCounter {
     return sums;
   }
 
-  /** The number of the value of each row, or of its pair. */
-  #numbersOf(block: AttackBlock, rows: ArrayLike<number>): Int32Array {
+  /** Valid until the next block. */
+  #numbersOf(block: AttackBlock, rows: Uint16Array): Int32Array {
     const { by } = this.#query;
-    const result = new Int32Array(rows.length);
+    const result = this.#numbers;
     if (by === 'urls') {
       const [hosts, hostNumbers] = [block.indexes('host'), this.#hosts.of(block, 'host')];
       const [urls, urlNumbers] = [block.indexes('url'), this.#values.of(block, 'url')];
-      for (let n = 0; n < result.length; n++) {
+      for (let n = 0; n < rows.length; n++) {
         const i = rows[n] as number;
         const [url = 0, host = 0] = [urlNumbers[urls[i] as number], hostNumbers[hosts[i] as number]];
         result[n] = this.#pairs.numberOf(url, host);
@@ -170,7 +172,7 @@ export class AttackCounter {
     const [indexes, numbers] = [block.indexes(COLUMN_OF[by]), this.#values.of(block, COLUMN_OF[by])];
     // The first rule of an entry is the one that decided its category, as in the top list of rules.
     const ruleEnds = by === 'rules' ? block.ruleEnds : undefined;
-    for (let n = 0; n < result.length; n++) {
+    for (let n = 0; n < rows.length; n++) {
       const i = rows[n] as number;
       if (ruleEnds === undefined) result[n] = numbers[indexes[i] as number] as number;
       else {
@@ -193,10 +195,6 @@ export class AttackCounter {
     const text = texts[number] ?? '';
     return (by === 'hosts' ? hostOf(text) : text) || undefined;
   }
-}
-
-function allRows(length: number): Uint16Array {
-  return new Uint16Array(length).map((_, i) => i);
 }
 
 /** The last point that does not begin after a time. */

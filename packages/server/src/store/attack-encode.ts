@@ -4,6 +4,7 @@ import type { MatchedRule } from '../event.ts';
 import type { AttackBlock, BlockRow } from './attack-block.ts';
 import type { AttackEntry } from './attack-entries.ts';
 import {
+  BODY_PARTS,
   COLUMNS,
   type ColumnName,
   EMPTY,
@@ -18,6 +19,7 @@ import {
   HEAD_LENGTH_BYTES,
   isRuleColumn,
   noValue,
+  PART_OF,
   PART_VALUES,
   RULE_SIZE,
   type RuleColumn,
@@ -159,7 +161,7 @@ function* encode(content: BlockContent): Encoding {
       times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
     );
     yield;
-    sections[FIRST_DICTIONARY + number] = dictionarySection(dictionary, isOpen);
+    sections[FIRST_DICTIONARY + number] = yield* dictionarySection(dictionary, isOpen);
   }
   const head = new RecordWriter();
   head.clear();
@@ -172,7 +174,8 @@ function* encode(content: BlockContent): Encoding {
   }
   const length = Buffer.alloc(HEAD_LENGTH_BYTES);
   length.writeUInt16LE(HEAD_LENGTH_BYTES + head.bytes().length);
-  return Buffer.concat([length, head.bytes(), ...sections.map(({ bytes }) => bytes)]);
+  const body = BODY_PARTS.flatMap((part) => sections.filter((_, section) => PART_OF[section] === part));
+  return Buffer.concat([length, head.bytes(), ...body.map(({ bytes }) => bytes)]);
 }
 
 /** How long the values are, each as often as it occurs. */
@@ -241,12 +244,14 @@ function plainSection(bytes: Uint8Array): Section {
 }
 
 /** A page of few attacks from many blocks inflates only the parts with their values. */
-function dictionarySection(values: readonly string[], isOpen: boolean): Section {
+function* dictionarySection(values: readonly string[], isOpen: boolean): Generator<void, Section> {
   const plain = Buffer.from(values.join(SEPARATOR));
   if (isOpen || plain.length < DEFLATED_BYTES_MIN) return plainSection(plain);
   const parts: Buffer[] = [];
-  for (let i = 0; i < values.length; i += PART_VALUES)
+  for (let i = 0; i < values.length; i += PART_VALUES) {
+    yield;
     parts.push(deflateRawSync(values.slice(i, i + PART_VALUES).join(SEPARATOR)));
+  }
   const lengths = toNumbers([parts.length, ...parts.map(({ length }) => length)]);
   const bytes = Buffer.concat([lengths, ...parts]);
   return bytes.length < plain.length ? { bytes, isDeflated: true } : plainSection(plain);

@@ -4,7 +4,7 @@ import { networkOf } from '../event.ts';
 import { type AttackBlock, firstRow } from './attack-block.ts';
 import { entryId } from './attack-entries.ts';
 import { type ColumnName, valueHash } from './attack-layout.ts';
-import type { RuleCursor } from './attack-packed.ts';
+import type { Indexes, RuleCursor } from './attack-packed.ts';
 import { ValueNumbers } from './attack-values.ts';
 import { timeInId } from './store.ts';
 
@@ -85,37 +85,44 @@ export class AttackMatcher {
   }
 
   /** The positions of the entries between two times that fulfil all conditions, ascending. */
-  rows(block: AttackBlock, from: number, to: number): number[] {
+  rows(block: AttackBlock, from: number, to: number): Uint16Array {
     const tests: RowTest[] = [];
     for (const condition of this.#conditions) {
       const test = rowTest(block, condition);
-      if (test === 'none') return [];
+      if (test === 'none') return new Uint16Array(0);
       if (test !== 'all') tests.push(test);
     }
     const first = from <= block.first ? 0 : firstRow(block.times, from);
     const end = block.last < to ? block.length : firstRow(block.times, to);
-    let rows: number[] | undefined;
+    let rows: Uint16Array | undefined;
     // The first one leaves few rows to the others.
     for (const { select } of tests.sort((a, b) => a.entries - b.entries)) rows = select(rows, first, end);
-    return rows ?? Array.from({ length: end - first }, (_, i) => first + i);
+    return rows ?? allRows(first, end);
   }
+}
+
+/** All from `first` on, before `end`. */
+export function allRows(first: number, end: number): Uint16Array {
+  const rows = new Uint16Array(end - first);
+  for (let n = 0; n < rows.length; n++) rows[n] = first + n;
+  return rows;
 }
 
 interface RowTest {
   /** How many entries of the block pass; their number if that is not known. */
   entries: number;
-  /** Those of some rows that pass. `rows`: undefined for all from `first` on, before `end`. */
-  select: (rows: readonly number[] | undefined, first: number, end: number) => number[];
+  /** Those of some rows that pass, in the same array. `rows`: undefined for all from `first` on, before `end`. */
+  select: (rows: Uint16Array | undefined, first: number, end: number) => Uint16Array;
 }
 
 function toTest(entries: number, test: (i: number) => boolean): RowTest {
   return {
     entries,
     select(rows, first, end) {
-      if (rows) return rows.filter(test);
-      const found: number[] = [];
-      for (let i = first; i < end; i++) if (test(i)) found.push(i);
-      return found;
+      const all = rows ?? allRows(first, end);
+      let found = 0;
+      for (const i of all) if (test(i)) all[found++] = i;
+      return all.subarray(0, found);
     },
   };
 }
@@ -133,30 +140,55 @@ function rowTest(block: AttackBlock, condition: Condition): RowTest | 'all' | 'n
     return ruleTest(block, { column, matches, isExcluded, entries });
   if (!matches.includes(0)) return isExcluded ? 'none' : 'all';
   const indexes = block.indexes(column);
-  const wanted = isExcluded ? 0 : 1;
-  const index = onlyIndexOf(matches, wanted);
-  if (index === undefined) return toTest(entries, (i) => matches[indexes[i] as number] === wanted);
+  const passes = isExcluded ? matches.map((match) => 1 - match) : matches;
+  const index = onlyIndexOf(passes);
   return {
     entries,
     select(rows, first, end) {
-      if (rows) return rows.filter((i) => indexes[i] === index);
-      return positionsOf(indexes, index, first, end);
+      if (rows) return passingRows(rows, indexes, passes);
+      if (index !== undefined && entries * SEARCHED_ENTRIES < end - first)
+        return positionsOf(indexes, index, first, end);
+      return passingRowsOf(indexes, passes, first, end);
     },
   };
 }
 
-/** Undefined if the value occurs more than once. */
-function onlyIndexOf(values: Uint8Array, value: number): number | undefined {
-  const index = values.indexOf(value);
-  return values.indexOf(value, index + 1) === -1 ? index : undefined;
+/** Writes each row, and keeps it only if it passes: a branch that is hard to predict takes several times as long. */
+function passingRows(rows: Uint16Array, indexes: Indexes, passes: Uint8Array): Uint16Array {
+  let found = 0;
+  for (let n = 0; n < rows.length; n++) {
+    const i = rows[n] as number;
+    rows[found] = i;
+    found += passes[indexes[i] as number] as number;
+  }
+  return rows.subarray(0, found);
 }
 
-/** A native search takes a third of the time of a loop with a test. */
-function positionsOf(indexes: Uint8Array | Uint16Array, index: number, first: number, end: number): number[] {
+/** As `passingRows`, for all from `first` on, before `end`. */
+function passingRowsOf(indexes: Indexes, passes: Uint8Array, first: number, end: number): Uint16Array {
+  const rows = new Uint16Array(end - first);
+  let found = 0;
+  for (let i = first; i < end; i++) {
+    rows[found] = i;
+    found += passes[indexes[i] as number] as number;
+  }
+  return rows.subarray(0, found);
+}
+
+/** Undefined if more than one value passes. */
+function onlyIndexOf(passes: Uint8Array): number | undefined {
+  const index = passes.indexOf(1);
+  return passes.indexOf(1, index + 1) === -1 ? index : undefined;
+}
+
+/** If a value has one entry of so many, or fewer, native searches are faster than a loop. */
+const SEARCHED_ENTRIES = 24;
+
+function positionsOf(indexes: Indexes, index: number, first: number, end: number): Uint16Array {
   const positions: number[] = [];
   for (let i = indexes.indexOf(index, first); i !== -1 && i < end; i = indexes.indexOf(index, i + 1))
     positions.push(i);
-  return positions;
+  return Uint16Array.from(positions);
 }
 
 /** The generated ID of an entry without one contains its time: only entries of that time are hashed. */
@@ -188,7 +220,7 @@ interface RuleMatches {
 /** An entry has any number of rules: it matches if one of them does. */
 function ruleTest(block: AttackBlock, { column, matches, isExcluded, entries }: RuleMatches): RowTest {
   const indexes = block.indexes(column);
-  const index = onlyIndexOf(matches, 1);
+  const index = onlyIndexOf(matches);
   return {
     entries,
     select(rows, first, end) {
@@ -205,19 +237,14 @@ function ruleTest(block: AttackBlock, { column, matches, isExcluded, entries }: 
   };
 }
 
-/** The entries from `first` on, before `end`, that have the rules at some positions. */
-function distinctRows(
-  positions: readonly number[],
-  cursor: RuleCursor,
-  first: number,
-  end: number,
-): number[] {
-  const rows: number[] = [];
+/** The entries from `first` on, before `end`, that have the rules at some positions. In the same array. */
+function distinctRows(positions: Uint16Array, cursor: RuleCursor, first: number, end: number): Uint16Array {
+  let found = 0;
   for (const position of positions) {
     const row = cursor.rowOf(position);
-    if (row >= first && row < end && row !== rows.at(-1)) rows.push(row);
+    if (row >= first && row < end && (found === 0 || row !== positions[found - 1])) positions[found++] = row;
   }
-  return rows;
+  return positions.subarray(0, found);
 }
 
 /** All values that the test accepts, if there are few. */

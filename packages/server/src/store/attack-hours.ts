@@ -40,7 +40,8 @@ const MERGED_BLOCKS = 8;
 /** Entries may exceed the limit by this share before an hour that was over the limit is rewritten again. */
 const SLACK = 0.25;
 
-const ENTRIES_PER_STEP = 250;
+/** An entry may have kilobytes, which are decoded and hashed. */
+const ENTRIES_PER_STEP = 50;
 
 /** Attacks of a group of batches, by hour. */
 export class AttackAdditions {
@@ -219,7 +220,10 @@ function* readRanks(
   blocks: readonly StoredBlock[],
 ): Generator<void, Map<number, Float64Array>> {
   const ranks = new Map<number, Float64Array>();
-  for (const { number, block } of blocks) ranks.set(number, yield* ranksOf(project, block, 1));
+  for (const { number, block } of blocks) {
+    ranks.set(number, yield* ranksOf(project, block, 1));
+    block.release();
+  }
   return ranks;
 }
 
@@ -228,6 +232,7 @@ function* ranksOf(project: string, block: AttackBlock, threshold: number): Gener
   yield;
   if (threshold === 0) return new Float64Array(0);
   if (block.ranks.length === block.length) return block.ranks;
+  block.unpack();
   const computed = new Float64Array(block.length);
   for (let i = 0; i < block.length; i++) {
     if (i % ENTRIES_PER_STEP === 0) yield;
@@ -344,7 +349,11 @@ class BlockWriter {
     const blocks = [...new Set(rows.map(({ block }) => block))];
     const isSmallTogether = blocks.reduce((sum, { size }) => sum + size, 0) <= BLOCK_SIZE_MAX / 2;
     // Decoding the sizes of entries takes time, and is useless if all fit into a block.
-    const sizes = new Map(isSmallTogether ? [] : blocks.map((block) => [block, block.sizes]));
+    const sizes = new Map<AttackBlock, Float64Array>();
+    for (const block of isSmallTogether ? [] : blocks) {
+      yield;
+      sizes.set(block, block.sizes);
+    }
     for (const { items, ...part } of parts(rows, ({ block, i }) => sizes.get(block)?.[i] ?? 0)) {
       yield;
       const isOpen = !isEnded && isSmall(part);

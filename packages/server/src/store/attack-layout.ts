@@ -4,11 +4,11 @@
  *   block   = head body
  *   head    = length{2} version threshold entries rules attacks first last size place*     one per section
  *   place   = length*2 + deflated, then the CRC-32 of the section unless it is empty
- *   body    = times counts ranks rule-counts indexes* hashes* dictionary*     all of these are sections; one per column
+ *   body    = part*     each has some of the sections: times counts ranks rule-counts indexes* hashes* dictionary*
  *   deflated dictionary = parts length* deflated*     the number of parts, which have 512 values each, and their lengths
  *   packed  = width numbers     a byte, then numbers of so many bits each (0, 1, 2, 4, 8 or 16), from the low bits on
  *
- * `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
+ * Indexes, hashes and dictionaries are one section per column. `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
  * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
  * empty if all are 1, `ranks` (8 bytes each) if the hour was never over the limit. A dictionary is text, its values separated
  * by U+0000. Indexes and rule counts are packed; a column has no indexes if each value is another one. `hashes` has 8 bytes
@@ -19,7 +19,7 @@ import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { AttackEntry } from './attack-entries.ts';
 
-export const VERSION = 2;
+export const VERSION = 3;
 
 /** Also bounds what a page of a list decodes; indexes have two bytes at most. */
 export const BLOCK_ENTRIES_MAX = 4_096;
@@ -51,11 +51,17 @@ export const HASH_BYTES = 8;
 export const [TIMES, COUNTS, RANKS, RULE_COUNTS, FIRST_INDEX] = [0, 1, 2, 3, 4];
 export const FIRST_HASH = FIRST_INDEX + COLUMNS.length;
 export const FIRST_DICTIONARY = FIRST_HASH + COLUMNS.length;
-export const FIRST_LONG = FIRST_DICTIONARY + COLUMNS.indexOf('url');
 export const SECTIONS = FIRST_DICTIONARY + COLUMNS.length;
-/** The parts of a body: long texts are in the second one. */
-export const BODY_PARTS = [0, 1] as const;
+/** The parts of a body, which queries read one by one. */
+export const BODY_PARTS = [0, 1, 2, 3] as const;
 export type BodyPart = (typeof BODY_PARTS)[number];
+/** The part of each section: hashes, which exclude most blocks; other filters and counts; the rest; long texts. */
+export const PART_OF: readonly BodyPart[] = Array.from({ length: SECTIONS }, (_, section) => {
+  const [url, id] = [COLUMN_NUMBERS.url, COLUMN_NUMBERS.id];
+  if (section >= FIRST_DICTIONARY) return section < FIRST_DICTIONARY + url ? 1 : 3;
+  if (section >= FIRST_HASH) return section === FIRST_HASH + id ? 2 : 0;
+  return section === RULE_COUNTS || (section >= FIRST_INDEX && section <= FIRST_INDEX + url) ? 1 : 2;
+});
 
 /** The memory that an entry takes at least, and a rule: no block has more than 65,536 rules, so that indexes fit. */
 export const ENTRY_SIZE = 32;

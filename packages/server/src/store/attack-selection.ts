@@ -9,14 +9,9 @@ export class SelectedRows {
   readonly length: number;
   /** How many attacks they stand for. */
   readonly attacks: number;
-  readonly #select: () => readonly number[] | undefined;
+  readonly #select: () => Uint16Array | undefined;
 
-  constructor(
-    block: AttackBlock,
-    length: number,
-    attacks: number,
-    select: () => readonly number[] | undefined,
-  ) {
+  constructor(block: AttackBlock, length: number, attacks: number, select: () => Uint16Array | undefined) {
     this.block = block;
     this.length = length;
     this.attacks = attacks;
@@ -24,7 +19,7 @@ export class SelectedRows {
   }
 
   /** Their positions, ascending; undefined if these are all entries. Most queries do not need them of most blocks. */
-  get rows(): readonly number[] | undefined {
+  get rows(): Uint16Array | undefined {
     return this.#select();
   }
 }
@@ -68,7 +63,7 @@ export class AttackSelection {
     return new SelectedRows(block, rows.length, attacksOf(block, rows), () => rows);
   }
 
-  #rows(block: AttackBlock, threshold: number, matcher: AttackMatcher): readonly number[] {
+  #rows(block: AttackBlock, threshold: number, matcher: AttackMatcher): Uint16Array {
     const { from, to } = this.#range;
     const rows = matcher.rows(block, from, to);
     if (block.threshold === threshold) return rows;
@@ -87,7 +82,7 @@ export class AttackSelection {
   }
 }
 
-function attacksOf(block: AttackBlock, rows: readonly number[]): number {
+function attacksOf(block: AttackBlock, rows: Uint16Array): number {
   if (block.attacks === block.length) return rows.length;
   return rows.reduce((sum, i) => sum + (block.counts[i] ?? 0), 0);
 }

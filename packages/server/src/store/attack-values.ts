@@ -2,6 +2,9 @@
 import type { AttackBlock } from './attack-block.ts';
 import { type ColumnName, valueHash } from './attack-layout.ts';
 
+/** A megabyte of pairs: of 4,096 values on 64 hosts. */
+const SMALL_BITS = [12, 6] as const;
+
 /** Numbers pairs of 32-bit numbers from 0 on, in the order in which they appear. */
 export class PairNumbers {
   size = 0;
@@ -10,8 +13,21 @@ export class PairNumbers {
   #pairs = new Int32Array(1_024);
   /** So that attackers cannot choose values that share slots. */
   readonly #seed = Math.floor(Math.random() * 2 ** 32);
+  /** By pair of small numbers, which most are: the number of the pair, plus 1. */
+  #small: Int32Array | undefined;
 
   numberOf(a: number, b: number): number {
+    if (a >>> SMALL_BITS[0] !== 0 || b >>> SMALL_BITS[1] !== 0) return this.#search(a, b);
+    this.#small ??= new Int32Array(2 ** (SMALL_BITS[0] + SMALL_BITS[1]));
+    const at = (a << SMALL_BITS[1]) | b;
+    const number = (this.#small[at] as number) - 1;
+    if (number !== -1) return number;
+    const found = this.#search(a, b);
+    this.#small[at] = found + 1;
+    return found;
+  }
+
+  #search(a: number, b: number): number {
     const mask = this.#slots.length - 1;
     let slot = this.#firstSlot(a, b) & mask;
     for (;;) {

@@ -142,10 +142,8 @@ function blocksOf(schema: Schema, hour: number, scope: number, read?: ReadOption
 
 /** As `blocksOf`, but reads all bodies when they are used: that fails if another process has removed the block. */
 function headsOf({ attacks }: Schema, hour: number, scope: number, read?: ReadOptions): StoredBlock[] {
-  const latest = new LatestParts();
   return headKeys(attacks, hour, scope, read).map((key) => {
-    const block = withBody(attacks, key, readHead(attacks, key, read), latest, read);
-    return { number: parseBlockKey(key).number, block };
+    return { number: parseBlockKey(key).number, block: readBlock(attacks, key, read) };
   });
 }
 
@@ -156,7 +154,7 @@ function headKeys(attacks: BinaryTable, hour: number, scope: number, read?: Read
 
 /** Reads the body when it is used: of a snapshot, which must stay open, or at once. */
 export function readBlock(attacks: BinaryTable, key: Buffer, read?: ReadOptions): AttackBlock {
-  return withBody(attacks, key, readHead(attacks, key, read), new LatestParts(), read);
+  return withBody(attacks, key, readHead(attacks, key, read), copyOf, read);
 }
 
 function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockHead {
@@ -164,37 +162,44 @@ function readHead(attacks: BinaryTable, key: Buffer, read?: ReadOptions): BlockH
   return new BlockHead(parseBlockKey(key).hour, new Uint8Array(bytes));
 }
 
+/** `copy`: keeps what LMDB overwrites at the next read. */
 function withBody(
   attacks: BinaryTable,
   key: Buffer,
   head: BlockHead,
-  latest: LatestParts,
+  copy: (bytes: Uint8Array) => Uint8Array,
   read?: ReadOptions,
 ): AttackBlock {
-  const readPart = (part: BodyPart) =>
-    latest.get(readPart, part, () => attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES);
-  return new AttackBlock(head, readPart);
+  return new AttackBlock(head, (part) => {
+    const stored = attacks.getBinaryFast(partKey(key, part), read) ?? NO_BYTES;
+    return copy(stored.subarray(CHECKSUM_BYTES, stored.length));
+  });
 }
 
-/** Copies of what was read last: queries read several sections of one block, and LMDB would copy the part for each of them. */
-class LatestParts {
-  readonly #parts = new Map<BodyPart, { bytes: Uint8Array; length: number; owner: unknown }>();
+function copyOf(bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(bytes);
+}
 
-  /** Without the checksum. Valid until the next call. */
-  get(owner: unknown, part: BodyPart, read: () => Uint8Array): Uint8Array {
-    let latest = this.#parts.get(part);
-    if (latest === undefined || latest.owner !== owner) {
-      const stored = read();
-      const { length } = stored;
-      let bytes = latest?.bytes ?? NO_BYTES;
-      if (bytes.length < length) bytes = Buffer.allocUnsafeSlow(2 * length);
-      bytes.set(stored.subarray(0, length));
-      latest = { bytes, length, owner };
-      this.#parts.set(part, latest);
-    }
-    return latest.bytes.subarray(CHECKSUM_BYTES, latest.length);
+/** Copies of what a query reads of an hour. The next hour overwrites them: new memory takes longer than the copy. */
+class HourCopies {
+  readonly #bytes = new Uint8Array(HOUR_COPIES_BYTES);
+  #used = 0;
+
+  clear(): void {
+    this.#used = 0;
   }
+
+  copy = (bytes: Uint8Array): Uint8Array => {
+    const start = this.#used;
+    if (start + bytes.length > this.#bytes.length) return copyOf(bytes);
+    this.#bytes.set(bytes, start);
+    this.#used += bytes.length;
+    return this.#bytes.subarray(start, this.#used);
+  };
 }
+
+/** What most hours need; more is allocated. */
+const HOUR_COPIES_BYTES = 1_048_576;
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -227,7 +232,6 @@ export class AttackReader {
     weightMax: CACHE_BYTES_MAX,
     weight: ({ bytes }) => bytes,
   });
-  readonly #latestParts = new LatestParts();
 
   constructor(schema: Schema) {
     this.#schema = schema;
@@ -346,6 +350,7 @@ export class AttackReader {
     );
     const end = Math.min(Math.ceil(to / HOUR_MS), endOfHours(project));
     const chunks = [chunkOfHour(first), Math.ceil(end / HOURS_PER_CHUNK)] as const;
+    const copies = new HourCopies();
     for (let n = 0; n < chunks[1] - chunks[0]; n++) {
       const chunk = isAscending ? chunks[0] + n : chunks[1] - 1 - n;
       const [start, stop] = [chunk * HOURS_PER_CHUNK, (chunk + 1) * HOURS_PER_CHUNK];
@@ -362,9 +367,8 @@ export class AttackReader {
         if (hour < first || hour >= end) continue;
         const own = heads.filter(({ key }) => key.readUInt32BE(0) === hour);
         if (own.length === 0) continue;
-        const blocks = own.map(({ key, head }) =>
-          withBody(schema.attacks, key, head, this.#latestParts, read),
-        );
+        copies.clear();
+        const blocks = own.map(({ key, head }) => withBody(schema.attacks, key, head, copies.copy, read));
         yield* target.add({ hour, blocks });
       }
       const counts = target.counts?.map((count, i) => count - (before?.[i] ?? 0));
