@@ -247,7 +247,9 @@ function describeFixture<F extends DemoConsole | ConsoleService>(
     beforeEach(() => fixture.start());
     afterEach(async ({ task }) => {
       if (task.result?.state === 'fail')
-        console.error(`The page of the failed test: ${await fixture.page.locator('body').innerText()}`);
+        console.error(
+          `The page of the failed test: ${await fixture.page.locator('body').innerText().catch(String)}`,
+        );
       await fixture.stop();
     });
     define(fixture);

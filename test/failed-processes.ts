@@ -9,5 +9,5 @@ beforeEach(() => {
 afterEach(({ task }) => {
   if (task.result?.state !== 'fail') return;
   for (const process of recentProcesses)
-    console.error(`During the failed test ran: ${process.describeEnd()}`);
+    console.error(`Ran during the failed test: ${process.describeEnd()}`);
 });

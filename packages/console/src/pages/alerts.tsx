@@ -91,7 +91,7 @@ function incidentColumns(zone: Zone): Column<Incident>[] {
       title: 'Attacks',
       isNumber: true,
       cell: ({ total, attacks, until }) =>
-        until === null && attacks !== null ? `${count(attacks)} at first` : count(total ?? attacks),
+        until === null && attacks !== null ? `${count(attacks)} when opened` : count(total ?? attacks),
     },
     { title: 'Usually', isNumber: true, isWide: true, cell: ({ usual }) => count(usual) },
     {

@@ -43,7 +43,7 @@ const USUAL_DAYS = 7;
 const BURST_POINTS_MAX = DAY_MS / POINT_MS;
 /** One sample of the counters of log sources a minute is enough for windows of whole minutes. */
 const SAMPLE_MS = 60_000;
-/** The samples of a day are then at most 6 MB. */
+/** In a project. Each sample after which lines were dropped has its own counts, so a day takes at most some megabytes. */
 const SAMPLED_SOURCES_MAX = 100;
 
 /** The counters of a project at a time. */
@@ -315,6 +315,8 @@ function totalsOf(sources: readonly Source[], time: number): Sample {
 
 /** The log source with at least half of the lines that were dropped between two samples. */
 function mainSource(current: Sample, before: Sample): string | null {
+  // There were too many sources.
+  if (before.bySource.size === 0 && before.dropped > 0) return null;
   for (const [name, count] of current.bySource) {
     const dropped = count - (before.bySource.get(name) ?? 0);
     if (2 * dropped >= current.dropped - before.dropped) return name;
@@ -329,7 +331,9 @@ export class Samples {
   /** The sample at the start of a window that ends with `current`, which becomes a sample. */
   before(project: string, current: Sample, windowMs: number): Sample {
     const samples = this.#byProject.get(project) ?? [];
-    if (current.time - (samples.at(-1)?.time ?? 0) >= SAMPLE_MS) samples.push(current);
+    const last = samples.at(-1);
+    if (current.time - (last?.time ?? 0) >= SAMPLE_MS)
+      samples.push(last?.dropped === current.dropped ? { ...current, bySource: last.bySource } : current);
     while ((samples[0]?.time ?? 0) < current.time - DAY_MS - 2 * SAMPLE_MS) samples.shift();
     this.#byProject.set(project, samples);
     return samples.findLast(({ time }) => time <= current.time - windowMs) ?? samples[0] ?? current;

@@ -45,7 +45,7 @@ ${rankings.map(ranking).join('\n')}
       alert,
       clock(since),
       until === null ? 'open' : clock(until),
-      until === null && attacks !== null ? `${number(attacks)} at first` : figure(total ?? attacks),
+      until === null && attacks !== null ? `${number(attacks)} when opened` : figure(total ?? attacks),
       figure(usual),
     ]),
     3,

@@ -58,6 +58,7 @@ test('a mistake is a 400 that names the field', async () => {
     [{ text: 'x', link: 'javascript:alert(1)' }, 'link must be an http or https URL'],
     [{ text: 'x', link: `https://a.example/${'x'.repeat(500)}` }, 'of up to 500 characters'],
     [{ text: 'x', time: -1 }, 'time must be a whole number of milliseconds'],
+    [{ text: 'x', time: NOW + 86_400_001 }, 'at most a day from now'],
     [{ text: 'x', time: 'now' }, 'time must be a number of milliseconds'],
     [{ text: 'x', at: NOW }, "there is no field 'at'"],
   ] as const) {

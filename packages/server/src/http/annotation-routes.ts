@@ -76,7 +76,7 @@ export function annotationRoutes({ administration }: RequestIdentity, now: () =>
         body: partialObject(
           {
             text: string('What happened, in 1 to 200 characters.'),
-            time: integer(`Default: now. ${TIME_TEXT}`),
+            time: integer(`Default: now. At most a day from now. ${TIME_TEXT}`),
             link: { type: ['string', 'null'], description: LINK_TEXT },
           },
           { required: ['text'] },

@@ -40,12 +40,12 @@ const DESCRIPTION_LENGTH_MAX = 255;
 /** One process evaluates all of them every ten seconds. */
 const ALERTS_MAX = 1_000;
 const ALERTS_PER_PROJECT_MAX = 100;
-/** Every process keeps all of them in memory: at most 1 MB per project. */
-/** Those with the latest times stay. */
+/** Every process keeps all of them in memory: at most 1 MB per project. Those with the latest times stay. */
 const ANNOTATIONS_PER_PROJECT_MAX = 1_000;
 const ANNOTATION_LENGTH_MAX = 200;
 const LINK_LENGTH_MAX = 500;
-const TIME_MAX = Date.UTC(10_000, 0) - 1;
+/** For plans of the next day. Annotations of a later time would stay in front of all others. */
+const ANNOTATION_AHEAD_MS = 86_400_000;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
 export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
@@ -417,7 +417,7 @@ export class Administration {
 
   async addAnnotation(projectId: string, given: NewAnnotation): Promise<Annotation> {
     return this.#change('annotation.add', { type: 'annotation', name: given.text }, (write, entry) => {
-      checkAnnotation(given);
+      checkAnnotation(given, this.#dependencies.now());
       const { domain_id } = this.project(projectId);
       const { time, text, link } = given;
       // A deployment that adds one each time must not fail some day: the oldest ones go.
@@ -430,7 +430,8 @@ export class Administration {
       const annotation = { id: newId(), project_id: projectId, time, text, link };
       write.putAnnotation(annotation);
       describe(entry, { id: annotation.id, name: text }, domain_id);
-      entry.after = { project_id: projectId, time, link };
+      const deleted = oldest.map(({ id }) => id);
+      entry.after = { project_id: projectId, time, link, ...(deleted.length > 0 && { deleted }) };
       return annotation;
     });
   }
@@ -703,10 +704,10 @@ function checkDescription(text: string): void {
 }
 
 /** The text is shown in charts, and the link is something to click. */
-function checkAnnotation({ time, text, link }: NewAnnotation): void {
-  if (!Number.isSafeInteger(time) || time < 0 || time > TIME_MAX)
+function checkAnnotation({ time, text, link }: NewAnnotation, now: number): void {
+  if (!Number.isSafeInteger(time) || time < 0 || time > now + ANNOTATION_AHEAD_MS)
     throw new IdentityError(
-      'time must be a whole number of milliseconds since the epoch, up to the year 9999',
+      'time must be a whole number of milliseconds since the epoch, at most a day from now',
     );
   if (text.trim() === '' || [...text].length > ANNOTATION_LENGTH_MAX || hasInvisible(text))
     throw new IdentityError(

@@ -89,7 +89,7 @@ export class Tail {
 
   async #skipCounted(progress: Progress, isRotated: boolean): Promise<void> {
     const { checkpoints } = progress;
-    // A copy may grow meanwhile: all is decided for one length, or it would be too short for its chunk, and then too long.
+    // Read the size once: a copy that grows between reads would look like a new file.
     const { size } = await this.#handle.stat();
     const peek = (bytes: number) =>
       readAt(this.#handle, progress.offset, Math.min(bytes, Math.max(0, size - progress.offset)));

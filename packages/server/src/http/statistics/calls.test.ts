@@ -781,7 +781,21 @@ test.each(CATEGORY_LISTS)('%s names the 13 categories', async (path) => {
   const { threats, locale } = (await get(path)).json();
   expect(threats).toEqual([...CATEGORIES]);
   expect(Object.keys(locale)).toEqual(threats);
-  expect(locale).toMatchObject({ sqli: 'SQL injection', vuln: 'Other' });
+  expect(Object.values(locale)).toEqual([
+    'Cross-site scripting',
+    'SQL injection',
+    'Command injection',
+    'HTTP floods (CC)',
+    'Custom rules',
+    'Invalid requests',
+    'Local file inclusion',
+    'Malicious crawlers',
+    'Page tampering',
+    'Remote file inclusion',
+    'Other',
+    'IP allow/block lists',
+    'Web shells',
+  ]);
 });
 
 test.each(Object.entries(NOT_KEPT))('%s is a 404 that says what is not kept', async (call, data) => {
