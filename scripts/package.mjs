@@ -28,8 +28,6 @@ const server = join(root, 'packages/server');
 const { values: options } = parseArgs({
   options: {
     out: { type: 'string', default: join(root, 'dist') },
-    // For tests: another version than that of package.json.
-    version: { type: 'string' },
     // Only one of them: npm, debian or sbom.
     only: { type: 'string' },
     // For tests: neither compressed nor stripped, which takes most of the time.
@@ -38,7 +36,7 @@ const { values: options } = parseArgs({
 });
 const out = resolve(options.out);
 const manifest = readJson(join(server, 'package.json'));
-const version = options.version ?? manifest.version;
+const { version } = manifest;
 const architecture = { x64: 'amd64', arm64: 'arm64' }[process.arch];
 const lastCommit = () => execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' });
 const epoch = Number(process.env.SOURCE_DATE_EPOCH ?? lastCommit());
