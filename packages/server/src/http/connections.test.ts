@@ -88,6 +88,17 @@ test('a client that does not finish its headers gets an error, and its descripto
   expect(serverSide.destroyed).toBe(true);
 });
 
+test('a connection that a browser has opened in advance is closed without a response', async () => {
+  await listen({ headersMs: 200 });
+  const socket = await open();
+  let received = '';
+  socket.on('data', (bytes) => {
+    received += bytes;
+  });
+  await once(socket, 'end');
+  expect(received).toBe('');
+});
+
 test('connections over the limit are closed and logged', async () => {
   await listen();
   await Promise.all([open(), open(), open()]);

@@ -104,7 +104,10 @@ export function refuseBrokenRequest(
   requestId: string,
   log: FastifyBaseLogger,
 ): void {
-  if (!socket.writable || error.code === 'ECONNRESET') {
+  // Browsers open connections in advance, and would take a response for that to the next request. They repeat a request if the
+  // connection closes.
+  const isUnused = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
+  if (!socket.writable || error.code === 'ECONNRESET' || isUnused) {
     socket.destroy();
     return;
   }
