@@ -253,7 +253,7 @@ export function attackTests({ fresh, runs, destroyAll }: Suite): void {
         expect(listed).toBe(selected.reduce((sum, [count = 0]) => sum + count, 0));
         expect(items.some(({ hostId }) => hostId !== null && others.includes(hostId))).toBe(false);
       });
-      await fc.assert(random, { numRuns: runs(500) });
+      await fc.assert(random, { numRuns: runs(1_000) });
     };
     await check([]);
     // The attacks of a deleted host stay, without a host, as in the counters of the project.
