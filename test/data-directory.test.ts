@@ -278,7 +278,9 @@ describe('a backup', () => {
   test('made during an ingest is consistent, private, and can be served', async () => {
     const { project_id: project, ...installation } = await sandbox.init();
     const random = new Random(SEED);
-    const log = sandbox.write('events.ndjson', ndjson(someEvents(random, 20_000)));
+    // Few events of many bytes: each chunk of a megabyte is a commit that a backup may meet.
+    const events = someEvents(random, 20_000).map((event) => ({ ...event, padding: 'x'.repeat(400) }));
+    const log = sandbox.write('events.ndjson', ndjson(events));
     await sandbox.ingest(project, [{ time: T, host: 'host0.example' }], ...KEEP_ALL);
     const ingest = sandbox.start([
       'ingest',
