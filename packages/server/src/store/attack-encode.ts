@@ -52,7 +52,7 @@ interface BlockContent {
   ranks: readonly number[];
   ruleCounts: readonly number[];
   column: (name: ColumnName) => Column;
-  /** The block will soon be merged with others: do not take the time to deflate it. */
+  /** The block will soon be merged with others: do not take the time to deflate it, and to hash its values. */
   isOpen?: boolean | undefined;
 }
 
@@ -158,7 +158,7 @@ function* encode(content: BlockContent): Encoding {
     sections[FIRST_INDEX + number] = plainSection(isOwn ? EMPTY : pack(indexes, dictionary.length - 1));
     const rulesOf = isRuleColumn(name) ? ruleCounts : undefined;
     sections[FIRST_HASH + number] = plainSection(
-      times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
+      isOpen || times.length < HASHED_ENTRIES_MIN ? EMPTY : toHashes(name, dictionary, indexes, rulesOf),
     );
     yield;
     sections[FIRST_DICTIONARY + number] = yield* dictionarySection(dictionary, isOpen);
