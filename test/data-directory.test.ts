@@ -406,7 +406,7 @@ describe('compact', () => {
     const { project_id: project } = await sandbox.init();
     await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
     const file = join(sandbox.data, 'statistics.mdb');
-    for (const version of [5, 7]) {
+    for (const version of [6, 8]) {
       const opened = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false });
       opened.openDB('meta', { encoding: 'json' }).putSync('version', version);
       await opened.close();
@@ -414,7 +414,7 @@ describe('compact', () => {
       const refused = await sandbox.run(['compact', '--data', sandbox.data]);
       expect(refused.status).toBe(1);
       expect(refused.stderr).toContain(
-        `${file} has storage version ${version}, but this release reads version 6`,
+        `${file} has storage version ${version}, but this release reads version 7`,
       );
       const served = await sandbox.run(['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
       expect(served.stderr).toBe(refused.stderr);

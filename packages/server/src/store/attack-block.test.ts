@@ -47,6 +47,8 @@ describe('a block of attacks', () => {
       fc.property(fc.array(entry, { minLength: 1, maxLength: 400 }), fc.nat(), (entries, threshold) => {
         const sorted = entries.sort(compareEntries);
         const block = AttackBlock.of(HOUR, encode(sorted, threshold));
+        // Single ones, of a block that has not been unpacked.
+        expect(sorted.map((_, i) => block.entry(i))).toEqual(sorted);
         expect(block.entries()).toEqual(sorted);
         expect([block.length, block.threshold]).toEqual([sorted.length, threshold]);
         expect([block.first, block.last]).toEqual([sorted[0]?.time, sorted.at(-1)?.time]);

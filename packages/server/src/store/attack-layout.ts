@@ -8,8 +8,8 @@
  *   deflated dictionary = parts length* deflated*     the number of parts, which have 512 values each, and their lengths
  *   packed  = width numbers     a byte, then numbers of so many bits each (0, 1, 2, 4, 8 or 16), from the low bits on
  *
- * Indexes, hashes and dictionaries are one section per column. `length` is that of the head in bytes. `attacks` is the sum of the counts, `size` that of `entrySize`. `first` and `last`
- * are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
+ * Indexes, hashes and dictionaries are one section per column. `length` is that of the head in bytes. `attacks` is the sum of
+ * the counts, `size` that of `entrySize`. `first` and `last` are times in milliseconds since the start of the hour; `times` has each as the difference from the one before. `counts` is
  * empty if all are 1, `ranks` (8 bytes each) if the hour was never over the limit. A dictionary is text, its values separated
  * by U+0000. Indexes and rule counts are packed; a column has no indexes if each value is another one. `hashes` has 8 bytes
  * for each value of the dictionary, then for each the number of its entries (2 bytes); of IDs, 2 bytes of their CRC-32. All

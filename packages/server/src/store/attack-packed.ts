@@ -41,7 +41,7 @@ export function unpack(bytes: Uint8Array, length: number): Indexes {
   return unpackBits(packed, width).subarray(0, length);
 }
 
-/** One of the numbers. Undefined if there are fewer; its position if nothing is packed. */
+/** One of the numbers, which has to exist. Its position if nothing is packed. */
 export function packedAt(bytes: Uint8Array, i: number): number | undefined {
   const width = bytes[0];
   if (width === undefined) return i;

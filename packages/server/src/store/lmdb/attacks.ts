@@ -103,11 +103,11 @@ export function withoutBlockChecksum(key: Buffer, stored: Uint8Array): Uint8Arra
 export function checkBlockRecord(key: Buffer, stored: Uint8Array, attacks: BinaryTable): void {
   withoutBlockChecksum(key, stored);
   const [head = key, ...parts] = keysOfBlock(key);
-  const values = [head, ...parts].map((each) => attacks.get(each));
-  if (values.includes(undefined)) throw new Error('a record of the block is missing');
+  if ([head, ...parts].some((each) => !attacks.doesExist(each)))
+    throw new Error('a record of the block is missing');
   if (!key.equals(parts.at(-1) as Buffer)) return;
   const isIntact = [head, ...parts].every(
-    (each, i) => withoutChecksum(values[i] ?? NO_BYTES, seedOf(each)) !== undefined,
+    (each) => withoutChecksum(attacks.get(each) ?? NO_BYTES, seedOf(each)) !== undefined,
   );
   if (isIntact) readBlock(attacks, head).entries();
 }

@@ -501,7 +501,7 @@ test('a file of a development build is refused, and verify and repair change not
   await root.close();
   const before = readFileSync(path);
   const sentence =
-    /has storage version 2, but this release reads version 6: a development build wrote it\. Move it away/;
+    /has storage version 2, but this release reads version 7: a development build wrote it\. Move it away/;
   expect(() => lmdbStore(path, () => NOW)).toThrow(sentence);
   await expect(verifyStatistics(path)).rejects.toThrow(sentence);
   await expect(repairStatistics(path)).rejects.toThrow(sentence);

@@ -438,7 +438,7 @@ describe('the embedded store', () => {
     await version.put('version', 99);
     await root.close();
     expect(() => openSchema(path)).toThrow(
-      /storage version 99, but this release reads version 6: use a newer release/,
+      /storage version 99, but this release reads version 7: use a newer release/,
     );
     rmSync(directory, { recursive: true });
   });

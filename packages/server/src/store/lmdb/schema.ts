@@ -17,7 +17,7 @@ import {
 } from '../store.ts';
 
 /** Increased when other releases cannot read new files. Lower versions are those of development builds. */
-export const STORAGE_VERSION = 6;
+export const STORAGE_VERSION = 7;
 
 const MINUTE_MS = 60_000;
 

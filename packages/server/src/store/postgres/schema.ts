@@ -188,7 +188,7 @@ const COUNT_TABLES = `
 `;
 
 /** The version of the first release. Earlier ones are those of development builds. */
-const VERSION = 8;
+const VERSION = 9;
 const TABLES = [
   ...[RECORD_TABLES, COUNT_TABLES, IDENTITY_TABLES, TOP_LIST_TABLES, REQUEST_TABLES],
   `INSERT INTO schema_version VALUES (${VERSION})`,
