@@ -193,7 +193,7 @@ export interface RawResponse {
 const NO_RESPONSE: RawResponse = {};
 
 export function requestRecord(time: number, host: string | undefined, response = NO_RESPONSE): LogRecord {
-  // All fields of requests: records of one shape take a tenth less time from here to the store.
+  // All fields of requests, so that records have one shape: events with codes took a tenth less time in a measurement.
   const record: LogRecord = {
     time,
     host,
