@@ -34,7 +34,7 @@ const LABEL_REM_MIN = 4;
 const MARK_PX_MIN = 24;
 
 /** The marks of annotations, each with the oldest of those that it stands for. From the newest to the oldest, like the annotations. */
-function marksOf(annotations: readonly Annotation[], left: (time: number) => number) {
+function groupNear(annotations: readonly Annotation[], left: (time: number) => number) {
   const marks: (Annotation & { newest: number; count: number })[] = [];
   for (const annotation of annotations) {
     const mark = marks.at(-1);
@@ -97,7 +97,7 @@ export function Chart(props: ChartProps) {
   const band = (from: number, to: number) => between(edges[from] ?? 0, edges[to + 1] ?? 0);
   const [start = 0, end = 0] = [edges[0], edges.at(-1)];
   const marked = annotations.filter(({ time }) => time >= start && time < end);
-  const marks = marksOf(marked, left);
+  const marks = groupNear(marked, left);
   const pointOf = (time: number) => edges.findLastIndex((edge) => edge <= time);
   // Their texts are above the panes.
   const strip = marked.length === 0 ? 0 : Math.round(remPx() * STRIP_REM);

@@ -102,7 +102,7 @@ export function fingerprintOf(id: string): number {
   return crc32(id) & 0xffff;
 }
 
-/** What `AttackBlock.find` searches for. Nobody finds two values with the same hash that matter. */
+/** What `AttackBlock.find` searches for. Equal hashes count as equal values: docs/decisions/0033 says what that risks. */
 export function valueHash(value: string): Buffer {
   return Buffer.from(hash('sha256', value, 'hex').slice(0, 2 * HASH_BYTES), 'hex');
 }

@@ -296,7 +296,7 @@ export interface TopList {
   to: number;
   /** `from` is later than the range and the horizon require: earlier hours would have been too much to read. */
   shortened?: true;
-  /** The exact number of attacks that have a value in this list. */
+  /** The exact number of attacks that have a value in this list; in `pages`, of requests. */
   attacks: number;
   /** The number of distinct values (for URLs: pairs of host and URL). */
   distinct: number;

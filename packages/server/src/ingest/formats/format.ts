@@ -193,6 +193,7 @@ export interface RawResponse {
 const NO_RESPONSE: RawResponse = {};
 
 export function requestRecord(time: number, host: string | undefined, response = NO_RESPONSE): LogRecord {
+  // All fields of requests, so that records have one shape: events with codes took a tenth less time in a measurement.
   const record: LogRecord = {
     time,
     host,
@@ -200,6 +201,15 @@ export function requestRecord(time: number, host: string | undefined, response =
     request: true,
     attack: null,
     count: 1,
+    recordCount: undefined,
+    status: undefined,
+    upstreamStatus: undefined,
+    otherCodes: undefined,
+    bytesIn: undefined,
+    bytesOut: undefined,
+    details: undefined,
+    flagged: undefined,
+    page: undefined,
     evidence: undefined,
   };
   if (response !== NO_RESPONSE) setResponse(record, response);

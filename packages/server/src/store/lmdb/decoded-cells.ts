@@ -42,7 +42,8 @@ export function compact(counts: Float64Array | readonly number[]): CountArray {
 
 /**
  * For each row, the sum of the cells before each cell: a range is then one subtraction. Only rows with counts, each after its
- * number: most records have few categories. Changes `sums`.
+ * number: most records have few categories. Changes `sums`. Exact up to 2^53; sums of bytes can be larger, and are off by less
+ * than 384 cells * 256 bytes then.
  */
 export function toRunningTotals(sums: Float64Array, rowCount: number, cells: number): CountArray {
   const rows: number[] = [];
