@@ -4,7 +4,7 @@ import type { RareState } from '../../packages/server/src/rare-states.ts';
 import { type Report, simulate, unreached } from './simulate.ts';
 
 /** 11 simulated days, and about 7: some 30 s of processor time together. */
-const FIXED = { seed: 5, years: 0.03 };
+const FIXED = { seed: 6, years: 0.03 };
 const FRESH = { seed: freshSeed(), years: 0.02 };
 
 /** Another one for each commit: two runs of the same commit agree. Random outside of a repository. */

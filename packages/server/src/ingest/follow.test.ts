@@ -882,6 +882,25 @@ test('a follower that is stopped while it reads rotated files does not begin new
   await other.close();
 });
 
+test('a follower that is killed while it reads rotated files leaves a warning to the next one', async () => {
+  writeFileSync(path, lines(1));
+  const before = follower();
+  await lookAll(before);
+  await before.close();
+  for (let i = 0; i < 3; i++) {
+    appendFileSync(path, lines(1));
+    rotate('numbered');
+  }
+  rmSync(`${path}.3`);
+  await crash(follower(), 0, true);
+  expect(warnings).toEqual([]);
+  const other = follower();
+  await lookAll(other);
+  expect(await requests()).toBe(3);
+  expect(warnings).toEqual([expect.stringContaining('is gone; lines written to it')]);
+  await other.close();
+});
+
 test('files newer than the last one that ingest has begun are counted', async () => {
   const files = [lines(2), lines(3), lines(4), lines(5)];
   for (const [i, text] of files.entries()) {

@@ -81,6 +81,8 @@ export class Follower {
   #followed: FollowedState | null = null;
   /** The file that an earlier process has begun last, until it is known whether it still exists. */
   #begunBefore: FollowedPath['begun'] = null;
+  /** The file that this process has begun last meanwhile. */
+  #begunMeanwhile: FollowedPath['begun'] = null;
   /** Rotated files with nothing left to count, by ID. */
   #settled = new Map<string, Omit<SettledFile, 'id'> & { hash: string }>();
   /** Rotated files of the last list that were not read. */
@@ -231,6 +233,10 @@ export class Follower {
       );
     }
     this.#begunBefore = null;
+    if (this.#begunMeanwhile === null) return;
+    const state = this.#state();
+    state.current = { ...state.current, begun: this.#begunMeanwhile };
+    await state.save();
   }
 
   /** If `ingest` has counted the first lines of the live file, none of its batches here is the first. */
@@ -608,7 +614,14 @@ export class Follower {
     return {
       ...this.#options,
       fs: this.#fs,
-      begin: (firstLineHash: string) => this.#state().begin(firstLineHash, this.#options.now()),
+      begin: (firstLineHash: string) => {
+        const state = this.#state().begin(firstLineHash, this.#options.now());
+        if (this.#begunBefore === null) return state;
+        // If this process is killed before it warns that the earlier file is gone, the next one must do so.
+        this.#begunMeanwhile = state.begun;
+        state.begun = this.#begunBefore;
+        return state;
+      },
     };
   }
 }
