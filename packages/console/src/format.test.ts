@@ -41,6 +41,8 @@ test('a change is in percent, as a factor, or in percentage points', () => {
   expect(change(2_000, 100)).toEqual({ text: '20×', direction: 'up' });
   expect(change(2_000_000, 100)).toEqual({ text: '>1,000×', direction: 'up' });
   expect(rateChange(0.03, 0.02)).toEqual({ text: '+1.0 pp', direction: 'up' });
+  // 0.2% and 1.2%.
+  expect(rateChange(0.0024, 0.0115)).toEqual({ text: '−1.0 pp', direction: 'down' });
   expect(rateChange(0.02, 0.0201)).toEqual({ text: 'no change', direction: 'same' });
 });
 

@@ -60,9 +60,9 @@ export function change(now: number, before: number): Change {
   return { text: `${signed((factor - 1) * 100)}%`, direction };
 }
 
-/** Change of a rate, in percentage points. */
+/** Change of a rate, in percentage points: the difference of the two as they are shown. */
 export function rateChange(now: number, before: number): Change {
-  const points = Math.round((now - before) * 1_000) / 10;
+  const points = (Math.round(now * 1_000) - Math.round(before * 1_000)) / 10;
   if (points === 0) return { text: 'no change', direction: 'same' };
   return { text: `${signed(points)} pp`, direction: points > 0 ? 'up' : 'down' };
 }

@@ -30,8 +30,8 @@ const STRIP_REM = 1.7;
 /** In less space, a text says nothing. */
 const LABEL_REM_MIN = 4;
 
-/** Annotations nearer than this are one mark, in pixels: the smallest one that can be clicked. */
-const MARK_PX_MIN = 24;
+/** Annotations nearer than this are one mark, in pixels: room for how many they are, and to click. */
+const MARK_PX_MIN = 40;
 
 /** The marks of annotations, each with the oldest of those that it stands for. From the newest to the oldest, like the annotations. */
 function groupNear(annotations: readonly Annotation[], left: (time: number) => number) {
@@ -148,13 +148,13 @@ export function Chart(props: ChartProps) {
           </div>
         ))}
       {marks.map(({ id, time, text, newest, count }, i) => {
-        const width = left(marks[i - 1]?.time ?? end) - left(time);
+        const width = left(marks[i - 1]?.newest ?? end) - left(newest);
         const shown = count > 1 ? `${count} annotations` : text;
         const [from = start, to = end] = [pointOf(time), pointOf(newest) + 1].map((edge) => edges[edge]);
         const canZoom = count > 1 && to - from < end - start;
         const hint = canZoom ? 'Click to zoom in' : 'Click to compare before and after';
         return (
-          <div key={id} class="annotation" style={{ left: `${left(time)}px`, width: `${width}px` }}>
+          <div key={id} class="annotation" style={{ left: `${left(newest)}px`, width: `${width}px` }}>
             {/* biome-ignore lint/a11y/useKeyWithClickEvents: the list of annotations has the same link for the keyboard */}
             <span
               title={`${shown}, ${shortTime(time, zone, end - 1)}. ${hint}`}

@@ -135,21 +135,35 @@ interface ErrorPagesProps {
   wait: boolean;
 }
 
+/** Until the user chooses a code, the first of these with responses is shown. */
+const FIRST_CODES: readonly PageCode[] = [500, 502, 404];
+
 /** The paths with the most responses of one code. */
 export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
   const { api, view, go } = useApp();
   const project = useProject();
-  const [code, setCode] = useState<PageCode>(500);
+  const [chosen, setChosen] = useState<PageCode | null>(null);
   const { hosts } = view;
   const box = useRef<HTMLDivElement>(null);
   const isVisible = useVisible(box, !wait);
   const query = useQuery(
-    `${queryKey} ${code}`,
-    (signal) => api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal }),
+    `${queryKey} ${chosen}`,
+    async (signal) => {
+      for (const code of chosen === null ? FIRST_CODES : []) {
+        const pages = await api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal });
+        if (pages.requests > 0) return { ...pages, code };
+      }
+      const code = chosen ?? 500;
+      return {
+        ...(await api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal })),
+        code,
+      };
+    },
     { wait: wait || !isVisible },
   );
   const { data, failure, isLoading } = query;
   const list = isLoading ? null : data;
+  const code = chosen ?? data?.code;
   const most = Math.max(1, ...(list?.items ?? []).map(({ num }) => num));
   return (
     <div class="error-pages" ref={box}>
@@ -161,7 +175,7 @@ export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
           <>
             <div class="segments compact" role="group" aria-label="Response code">
               {PAGE_CODES.map((one) => (
-                <button key={one} type="button" aria-pressed={one === code} onClick={() => setCode(one)}>
+                <button key={one} type="button" aria-pressed={one === code} onClick={() => setChosen(one)}>
                   {one}
                 </button>
               ))}

@@ -211,10 +211,10 @@ export class AccessLines {
     const hundreds = digitAt(bytes, quote + 2);
     const tens = digitAt(bytes, quote + 3);
     const ones = digitAt(bytes, quote + 4);
-    const isCode = hundreds >= 1 && hundreds <= 5 && tens >= 0 && ones >= 0;
-    if (quote + 5 > end || bytes[quote + 1] !== SPACE || !isCode) return true;
+    if (quote + 5 > end || bytes[quote + 1] !== SPACE) return true;
+    if (hundreds < 0 || tens < 0 || ones < 0) return bytes[quote + 2] !== DASH;
     if (quote + 5 < end && (bytes[quote + 5] ?? 0) > SPACE) return isAscii(bytes, quote + 5);
-    this.#status = 100 * hundreds + 10 * tens + ones;
+    if (hundreds >= 1 && hundreds <= 5) this.#status = 100 * hundreds + 10 * tens + ones;
     if (bytes[quote + 5] !== SPACE) return true;
     let at = quote + 6;
     let sent = 0;

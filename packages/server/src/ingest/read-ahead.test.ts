@@ -118,17 +118,15 @@ async function contentOf(store: Store) {
       chain.push({ id, bytes, firstLineHash, hasState: readerState !== '' });
   }
   const hours = Array.from({ length: 24 * 7 }, (_, i) => NOW - (24 * 7 - i) * 3_600_000);
+  const edges = [0, ...hours, NOW, NOW + 2 * 86_400_000];
   return {
     chain,
     hosts: await store.hosts('p'),
     sources: await store.sources('p'),
-    counts: texts(
-      await store.count({
-        project: 'p',
-        edges: [0, ...hours, NOW, NOW + 2 * 86_400_000],
-        rows: 'everything',
-      }),
-    ),
+    counts: texts([
+      ...(await store.count({ project: 'p', edges, rows: 'everything' })),
+      ...(await store.count({ project: 'p', edges, rows: 'codes' })),
+    ]),
     urls: await store.top({ project: 'p', list: 'urls', limit: 100, from: 0, to: NOW + 1 }),
   };
 }
@@ -151,8 +149,8 @@ const FIXTURE_LINES = readdirSync(FIXTURES)
   .flatMap((name) => readFileSync(new URL(name, FIXTURES), 'latin1').split('\n').slice(0, 12).filter(Boolean))
   .map((line) => Buffer.from(line, 'latin1'));
 const STAMP = '[15/Nov/2026:02:20:43 +0000]';
-const access = (host: string, padding: number) =>
-  `${host} 203.0.113.9 - - ${STAMP} "GET / HTTP/1.1" 200 1 "-" "${'x'.repeat(padding)}"`;
+const access = (host: string, padding: number, status = 200) =>
+  `${host} 203.0.113.9 - - ${STAMP} "GET / HTTP/1.1" ${status} 1 "-" "${'x'.repeat(padding)}"`;
 const event = (fields: object, padding: number) =>
   JSON.stringify({ time: NOW - 3_600_000, ...fields, pad: 'x'.repeat(padding) });
 
@@ -171,7 +169,12 @@ const host = fc.constantFrom(
 );
 /** Most lines need no state: otherwise, other threads would have nothing to do. */
 const stateless = fc.oneof(
-  { weight: 6, arbitrary: fc.tuple(host, padding).map(([name, n]) => Buffer.from(access(name, n))) },
+  {
+    weight: 6,
+    arbitrary: fc
+      .tuple(host, padding, fc.constantFrom(200, 200, 304, 404, 502))
+      .map(([name, n, status]) => Buffer.from(access(name, n, status))),
+  },
   {
     weight: 4,
     arbitrary: fc

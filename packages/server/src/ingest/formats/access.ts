@@ -61,8 +61,8 @@ function responseOf(line: string, start: number): RawResponse | undefined {
   return { status, bytesOut, url: requestUrl(line.slice(start, end)) };
 }
 
-/** A code and what was sent, up to a space or the end of the line. */
-const RESPONSE = /^ ([1-5]\d\d)(?![^\0- ])(?: (\d{1,13})(?![^\0- ]))?/;
+/** A code, which may be none, and what was sent, up to a space or the end of the line. */
+const RESPONSE = /^ (\d{3}|-)(?![^\0- ])(?: (\d{1,13})(?![^\0- ]))?/;
 const RESPONSE_LENGTH = 24;
 
 /** The URL in a request line. */

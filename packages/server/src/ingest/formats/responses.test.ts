@@ -79,6 +79,16 @@ test.each([
     '192.0.2.7:1 [10/Dec/2025:09:25:32.490] in app/web1 0/0/0/1/1 502 73 - - ---- 1/1/0/0/0 0/0 "GET /h?i HTTP/1.1"',
     [502, undefined, undefined, 73, '/h'],
   ],
+  ...['000', '999', '-'].map((code): [string, string, (number | undefined)[]] => [
+    'access',
+    `192.0.2.7 - - [10/Dec/2025:09:25:32 +0000] "GET /a HTTP/1.1" ${code} 73 "-" "c"`,
+    [undefined, undefined, undefined, 73],
+  ]),
+  [
+    'haproxy',
+    '192.0.2.7:1 [10/Dec/2025:09:25:32.490] in closed/web2 0/0/-1/-1/0 503 217 - - SC-- 1/1/0/0/0 0/0 "GET /h HTTP/1.1"',
+    [503, 0, undefined, 217],
+  ],
   [
     'haproxy',
     '192.0.2.7:1 [10/Dec/2025:09:25:32.490] in in/<NOSRV> 0/-1/-1/-1/0 -1 0 - - CR-- 1/1/0/0/0 0/0 "<BADREQ>"',
