@@ -681,7 +681,7 @@ export interface Incident {
   percent: number | null;
   host: string | null;
   source: string | null;
-  category: string | null;
+  category: AttackType | null;
   rule: string | null;
   deliveries: {
     event: 'open' | 'closed' | 'report';

@@ -1,5 +1,5 @@
 /** The alerts of the project, and the history of their incidents. */
-import type { Alert, Incident } from '@wafstat/client';
+import { type Alert, CATEGORY_NAMES, type Incident } from '@wafstat/client';
 import { useApp, useProject } from '../app.ts';
 import { formatCount, formatTime } from '../format.ts';
 import { PageHead } from '../parts/frame.tsx';
@@ -90,16 +90,19 @@ function incidentColumns(zone: Zone): Column<Incident>[] {
     {
       title: 'Attacks',
       isNumber: true,
-      cell: ({ total, attacks, until }) =>
-        until === null && attacks !== null ? `${count(attacks)} when opened` : count(total ?? attacks),
+      cell: ({ total, attacks, percent, until }) => {
+        if (percent !== null) return `${percent}%`;
+        return until === null && attacks !== null ? `${count(attacks)} when opened` : count(total ?? attacks);
+      },
     },
     { title: 'Usually', isNumber: true, isWide: true, cell: ({ usual }) => count(usual) },
     {
       title: 'Mostly',
       cell: (incident) => (
         <span class="wrap">
-          {[incident.category, incident.host, incident.source].filter((value) => value !== null).join(', ') ||
-            '–'}
+          {[incident.category && CATEGORY_NAMES[incident.category], incident.host, incident.source]
+            .filter(Boolean)
+            .join(', ') || '–'}
         </span>
       ),
     },

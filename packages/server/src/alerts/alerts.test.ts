@@ -577,7 +577,7 @@ test('a report has totals, top values and incidents, and what users rather than 
   const range = { from: clock.now - 7 * DAY_MS, to: clock.now + 1 };
   const report = await createReport({ store, identity }, { id: project, name: 'shop' }, range);
   expect(report.totals).toEqual({ requests: 100, attacks: 140, blocked: 40 });
-  expect(report.before).toEqual({ requests: 0, attacks: 0, blocked: 0 });
+  expect(report.before).toBe(null);
   expect(report.rankings.map(({ title, items }) => [title, items[0]?.key])).toEqual([
     ['Categories', 'sqli'],
     ['Hosts', undefined],
@@ -591,12 +591,17 @@ test('a report has totals, top values and incidents, and what users rather than 
   ]);
   const page = reportPage(report);
   for (const text of [
+    'not compared with the 7 days before: there is no data of all of it',
     '<td>flood</td>',
     '<td>SQL injection</td>',
     '<td>942100 SQL injection by libinjection</td>',
     '<td>/search</td><td>ARGS:q</td><td>942100</td>',
   ])
     expect(page).toContain(text);
+  await attack(2, range.from - (range.to - range.from));
+  const compared = await createReport({ store, identity }, { id: project, name: 'shop' }, range);
+  expect(compared.before).toEqual({ requests: 2, attacks: 2, blocked: 0 });
+  expect(reportPage(compared)).toContain(', compared with the 7 days before<');
 });
 
 describe('mail', () => {

@@ -25,27 +25,27 @@ svg { width: 100%; height: auto } section, tr { break-inside: avoid } thead { di
 export function reportPage(report: Report): string {
   const { project, from, to, totals, before, rankings, incidents, silent, candidates } = report;
   const figures = [
-    ['Attacks', totals.attacks, before.attacks],
-    ['Blocked', totals.blocked, before.blocked],
-    ['Only detected', totals.attacks - totals.blocked, before.attacks - before.blocked],
-    ['Requests', totals.requests, before.requests],
+    ['Attacks', totals.attacks, before?.attacks],
+    ['Blocked', totals.blocked, before?.blocked],
+    ['Only detected', totals.attacks - totals.blocked, before && before.attacks - before.blocked],
+    ['Requests', totals.requests, before?.requests],
   ] as const;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>Report: ${html(project)}</title><style>${STYLE}</style></head><body>
 <h1>Report: ${html(project)}</h1>
-<p class="muted">${clock(from)} to ${clock(to)}, compared with the ${days(to - from)} before</p>
+<p class="muted">${clock(from)} to ${clock(to)}, ${before ? 'compared' : 'not compared'} with the ${days(to - from)} before${before ? '' : ': there is no data of all of it'}</p>
 <div class="figures">${figures.map(([name, count, old]) => `<div>${name}<b>${number(count)}</b><span class="muted">${change(count, old)}</span></div>`).join('')}</div>
 <section><h2>Attacks over time</h2>${chart(report)}</section>
 ${rankings.map(ranking).join('\n')}
 <section><h2>Incidents</h2>${table(
     ['Alert', 'From', 'To', 'Attacks', 'Usually'],
-    incidents.map(({ alert, since, until, attacks, total, usual }) => [
+    incidents.map(({ alert, since, until, attacks, total, usual, percent }) => [
       alert,
       clock(since),
       until === null ? 'open' : clock(until),
-      until === null && attacks !== null ? `${number(attacks)} when opened` : figure(total ?? attacks),
+      attackText(until, attacks, total, percent),
       figure(usual),
     ]),
     3,
@@ -73,11 +73,7 @@ ${rankings.map(ranking).join('\n')}
 }
 
 function ranking({ title, column, items }: Ranking): string {
-  const rows = items.map(({ name, num, before }) => [
-    name,
-    number(num),
-    before === null ? '' : change(num, before),
-  ]);
+  const rows = items.map(({ name, num, before }) => [name, number(num), change(num, before)]);
   return `<section><h2>${title}</h2>${table([column, 'Attacks', 'Change'], rows, 1, 'None.')}</section>`;
 }
 
@@ -130,10 +126,21 @@ function niceMax(count: number): number {
   return Math.max(TICKS, found * power);
 }
 
-function change(count: number, before: number): string {
+function change(count: number, before: number | null | undefined): string {
+  if (before === null || before === undefined) return '';
   if (before === 0) return count === 0 ? 'no change' : 'none before';
   const percent = Math.round((100 * (count - before)) / before);
   return percent === 0 ? 'no change' : `${percent > 0 ? '+' : '−'}${number(Math.abs(percent))}%`;
+}
+
+function attackText(
+  until: number | null,
+  attacks: number | null,
+  total: number | null,
+  percent: number | null,
+): string {
+  if (percent !== null) return `${percent}%`;
+  return until === null && attacks !== null ? `${number(attacks)} when opened` : figure(total ?? attacks);
 }
 
 function figure(count: number | null): string {

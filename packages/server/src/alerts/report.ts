@@ -50,8 +50,8 @@ export interface Report {
   from: number;
   to: number;
   totals: Totals;
-  /** Of the time before, which is as long. */
-  before: Totals;
+  /** Of the time before, which is as long. Null: the data begins later. */
+  before: Totals | null;
   edges: number[];
   attacks: Float64Array;
   blocked: Float64Array;
@@ -78,6 +78,8 @@ export async function createReport(
   const exact = new ExactStatistics(store);
   const current = { project: project.id, from, to };
   const earlier = { project: project.id, from: from - (to - from), to: from };
+  const sources = await store.sources(project.id);
+  const isComparable = sources.some(({ first_seen }) => first_seen !== null && first_seen <= earlier.from);
   const step = to - from <= HOURLY_MS_MAX ? HOUR_MS : DAY_MS;
   const edges = [from];
   for (let edge = (Math.floor(from / step) + 1) * step; edge < to; edge += step) edges.push(edge);
@@ -93,9 +95,9 @@ export async function createReport(
     const { items } = await list(current, top);
     const old = await list(earlier, COMPARED_MAX);
     // Top lists of the time before may have been deleted.
-    const isWhole = old.items.length >= old.total && (old.from ?? 0) <= earlier.from;
+    const isWhole = isComparable && old.items.length >= old.total && (old.from ?? 0) <= earlier.from;
     const counts = new Map(old.items.map(({ key, num }) => [key, num]));
-    const before = (key: string) => counts.get(key) ?? (isWhole ? 0 : null);
+    const before = (key: string) => (isComparable ? counts.get(key) : null) ?? (isWhole ? 0 : null);
     return {
       title,
       column,
@@ -125,7 +127,7 @@ export async function createReport(
     from,
     to,
     totals: await totalsOf(store, current),
-    before: await totalsOf(store, earlier),
+    before: isComparable ? await totalsOf(store, earlier) : null,
     edges,
     attacks,
     blocked,
@@ -143,7 +145,7 @@ export async function createReport(
       await ranked('Paths', 'Host and path', paths),
     ],
     incidents,
-    silent: silentSources(await store.sources(project.id), to),
+    silent: silentSources(sources, to),
     candidates: (
       await tuningReport(store, { ...current, threshold: THRESHOLD_DEFAULT, zone: UTC, idFrom: 1 })
     ).items
@@ -175,9 +177,9 @@ export async function reportMail(
   const text = [
     `Report on the project ${project.name}, ${clock(report.from)} to ${clock(to)}.`,
     '',
-    `Attacks:   ${number(totals.attacks)} (the week before: ${number(before.attacks)})`,
-    `Blocked:   ${number(totals.blocked)} (${number(before.blocked)})`,
-    `Requests:  ${number(totals.requests)} (${number(before.requests)})`,
+    `Attacks:   ${number(totals.attacks)}${before ? ` (the week before: ${number(before.attacks)})` : ''}`,
+    `Blocked:   ${number(totals.blocked)}${before ? ` (${number(before.blocked)})` : ''}`,
+    `Requests:  ${number(totals.requests)}${before ? ` (${number(before.requests)})` : ''}`,
     `Incidents: ${number(incidents.length)}`,
     '',
     'The attachment has charts and lists. It opens in every browser, without a network.',
