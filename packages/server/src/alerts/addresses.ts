@@ -62,6 +62,6 @@ function privateAddress(host: string, address: string): PrivateAddress {
   // Without the address: readers see the message, and could look up internal names with it.
   const what = host === address ? address : `${host} resolves to an address that`;
   return new PrivateAddress(
-    `${what} is a loopback, link-local or private address: use a public one, or --alert-allow-private of the service and of this command`,
+    `${what} is a loopback, link-local or private address: use a public one, or --alert-allow-private`,
   );
 }
