@@ -102,7 +102,6 @@ export const serveCommand = command({
     values.check ? (await (await import('./check.ts')).inspectService(values, source, io)).problems : [],
   async run({ workers, check = false, ...values }, _operands, io, source, given) {
     if (check) return (await import('./check.ts')).checkService({ ...values, workers }, source, io);
-    setFlagsFromString(COLLECT_EARLY);
     const remote = remoteIdentity(values, io);
     if (!cluster.isPrimary || remote || (await whenAvailable(() => hasInstallation(values, io), io)))
       return run(() => {});
@@ -240,6 +239,8 @@ async function serve(
   if (io.stderr.isTTY) await (await io.openLog?.(cluster.isWorker))?.flush();
   if (cluster.worker) reportReady(server.address);
   else announce(server.address);
+  // Not before: V8 accepts compiled code only with the flags that it was compiled with.
+  setFlagsFromString(COLLECT_EARLY);
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
