@@ -84,9 +84,9 @@ describe('a group that is prepared before its transaction', () => {
     let next = steps.next();
     for (; !next.done; next = steps.next()) taken++;
     const { writes = [] } = next.value ?? {};
-    // Exact counts and three levels of counters, and top lists, of each host and the project. A block of attacks has three
+    // Exact counts and three levels of counters, and top lists, of each host and the project. A block of attacks has five
     // records: one with the sums of equal attacks replaces another, and one has the new attacks.
-    expect(writes).toHaveLength(5 * 41 + 3 * 3);
+    expect(writes).toHaveLength(5 * 41 + 3 * 5);
     expect(taken).toBeGreaterThanOrEqual(5 * 40);
     // Reading a damaged record would fail.
     schema.root.transactionSync(() => {
