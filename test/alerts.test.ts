@@ -211,6 +211,8 @@ describe('on the command line', () => {
         source: '192.0.2.1',
       },
       { time: time - 7 * 86_400_000, host: 'a.example', attack: 'xss', count: 617 },
+      // Data of the whole week before, to compare with.
+      { time: time - 14 * 86_400_000, host: 'a.example' },
     ]);
     const { status, stdout } = await sandbox.run([...onProject('report'), '--last', '7d']);
     expect(status).toBe(0);

@@ -27,7 +27,7 @@ describeService('alerts', (service) => {
     expect(await alerts.innerText()).toContain('https://hooks.invalid/***');
     const incident = page.getByRole('region', { name: 'Incidents' }).locator('tbody tr').first();
     await expect.poll(() => incident.innerText()).toContain('open waiting:');
-    for (const text of ['flood <b>', '120', 'sqli, shop.example.com'])
+    for (const text of ['flood <b>', '120', 'SQL injection, shop.example.com'])
       expect(await incident.innerText()).toContain(text);
   });
 });

@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Page, Request } from 'playwright-core';
+import type { Locator, Page, Request } from 'playwright-core';
 import { expect, onTestFinished, test } from 'vitest';
 import { call, type Distribution, sum } from './api.ts';
 import {
@@ -22,6 +22,14 @@ import { PROGRAM } from './process.ts';
 
 const { offsetMinutes, midnight } = zoneAtNoon();
 const ZONE = `tz=${encodeURIComponent(timezoneText(offsetMinutes))}`;
+
+/** Where a chart is. It is drawn again when its size changes: in between, it is nowhere. */
+async function boxOf(chart: Locator) {
+  for (;;) {
+    const box = await chart.boundingBox();
+    if (box !== null) return box;
+  }
+}
 
 describeDemo('numbers', (demo) => {
   test('/ redirects to the sign-in page, and signing out ends the session', async () => {
@@ -563,8 +571,7 @@ describeDemo('selection', (demo) => {
   test('dragging over the timeline zooms in, and the back button zooms out', async () => {
     await demo.enter(`/console/?${FIXED}`);
     const whole = await demo.number('requests');
-    const plot = await demo.page.locator('.pane.requests .u-over').boundingBox();
-    if (plot === null) throw new Error('nothing is drawn');
+    const plot = await boxOf(demo.page.locator('.pane.requests .u-over'));
     const y = plot.y + plot.height / 2;
     await demo.page.mouse.move(plot.x + plot.width * 0.5, y);
     await demo.page.mouse.down();
@@ -587,8 +594,7 @@ describeDemo('selection', (demo) => {
     await demo.enter(`/console/?from=${from}&to=${from + HOUR_MS}`);
     const { requests, attacks } = await demo.api.timeline(`from=${from}&to=${from + HOUR_MS}`);
     const plot = demo.page.locator('.pane.requests .u-over');
-    const box = await plot.boundingBox();
-    if (box === null) throw new Error('nothing is drawn');
+    const box = await boxOf(plot);
     await demo.page.mouse.move(box.x + (box.width * 10.5) / 60, box.y + 20);
     const tooltip = demo.page.locator('.tooltip');
     await expect.poll(() => tooltip.textContent()).toContain('12:10 – 12:11');
