@@ -1,7 +1,7 @@
 /** Response codes, bytes and error pages on the dashboard. */
 import { expect, test } from 'vitest';
 import { type Point, sum } from './api.ts';
-import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, numberIn } from './console-fixtures.ts';
+import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, numberIn, TO } from './console-fixtures.ts';
 
 type Series = { key: string; timeline: Point[] }[];
 
@@ -54,6 +54,16 @@ describeDemo('responses', (demo) => {
     await demo.loaded();
     await panel().getByText('Hidden: filters select attacks, not responses').waitFor();
     expect(await pages().count()).toBe(0);
+  });
+
+  test('without responses 500, the pages of another code are shown first', async () => {
+    const json = { total: 0, requests: 0, from: FROM, to: TO, items: [] };
+    await demo.page.route(/overviews\/abnormal.*code=50[02]/, (route) => route.fulfill({ json }));
+    await demo.enter(`/console/?${FIXED}`);
+    await pages().scrollIntoViewIfNeeded();
+    const pressed = pages().getByRole('button', { pressed: true });
+    await expect.poll(() => pressed.allTextContents()).toEqual(['404']);
+    expect(await pages().locator('tbody tr').count()).toBeGreaterThan(2);
   });
 
   test('the pages with the most errors equal the API, by code', async () => {

@@ -135,8 +135,8 @@ interface ErrorPagesProps {
   wait: boolean;
 }
 
-/** Until the user chooses a code, the first of these with responses is shown. */
-const FIRST_CODES: readonly PageCode[] = [500, 502, 404];
+/** Without responses 500, the first of these that has responses is shown until the user chooses a code. */
+const OTHER_CODES: readonly PageCode[] = [502, 404];
 
 /** The paths with the most responses of one code. */
 export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
@@ -149,15 +149,17 @@ export function ErrorPagesPanel({ range, queryKey, wait }: ErrorPagesProps) {
   const query = useQuery(
     `${queryKey} ${chosen}`,
     async (signal) => {
-      for (const code of chosen === null ? FIRST_CODES : []) {
-        const pages = await api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal });
-        if (pages.requests > 0) return { ...pages, code };
-      }
-      const code = chosen ?? 500;
-      return {
-        ...(await api.errorPages(project.id, { ...range, hosts, code, top: TOP_ROWS, signal })),
-        code,
+      const pagesOf = async (code: PageCode) => {
+        const query = { ...range, hosts, code, top: TOP_ROWS, signal };
+        return { ...(await api.errorPages(project.id, query)), code };
       };
+      const first = await pagesOf(chosen ?? 500);
+      if (chosen !== null || first.requests > 0) return first;
+      for (const code of OTHER_CODES) {
+        const pages = await pagesOf(code);
+        if (pages.requests > 0) return pages;
+      }
+      return first;
     },
     { wait: wait || !isVisible },
   );
